@@ -25,7 +25,7 @@ OFFLINE := $(if $(WHEELHOUSE),--isolated --no-index --find-links $(WHEELHOUSE))
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help env run kick test test-long test-soak gpu validate report ui check wheelhouse clean
+.PHONY: help env run smoke test test-long test-soak gpu validate report ui check wheelhouse clean
 
 help: ## List what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' \
@@ -40,8 +40,8 @@ run: $(INSTALLED) ## The main job: real training under elastic backends, then th
 	@echo "Report: results/site/main/index.html"
 	@echo "MLflow: make ui"
 
-kick: $(INSTALLED) ## For evaluators: does it work here? Expected values, PASS or FAIL, 5 minutes
-	@$(PY) -m harness.kick
+smoke: $(INSTALLED) ## For evaluators: does it work here? Expected values, PASS or FAIL, 5 minutes
+	@$(PY) -m harness.smoke
 
 test: $(INSTALLED) ## The fast tests (no GPU, no network)
 	@$(PY) -m pytest -q -n $(TEST_JOBS) --dist worksteal -m "not long and not soak"

@@ -1,3 +1,3 @@
-from harness.starting import end_at_once_until_main
+from harness.machine.starting import end_at_once_until_main
 
 end_at_once_until_main()

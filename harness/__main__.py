@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from harness.command_line import main
-from harness.interrupts import run_command
+from harness.cli import main
+from harness.machine.interrupts import run_command
 
 if __name__ == "__main__":
     run_command(main)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
-from harness.instruction_sets import InstructionSet
+from harness.machine.instruction_sets import InstructionSet
 
 CPU = "cpu"
 """Device type of a CPU slot. CPU slots of several types have names that begin with ``cpu_``."""

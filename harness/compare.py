@@ -26,16 +26,16 @@ from rich import box
 from rich.table import Table
 from scipy.special import stdtrit
 
-from harness.as_recorded import recorded_lines
-from harness.assumptions import lines
-from harness.benchmark import VersionError, one_version
-from harness.inputs import input_name, made_of, outdated
-from harness.interrupts import run_command
-from harness.setting_names import setting_names
-from harness.settings import options_text, settings
-from harness.statistics import CONFIDENCE
-from harness.store import StoredRun, StoreError, iter_runs
-from harness.summary import HEADLINES, console
+from harness.comparison.as_recorded import recorded_lines
+from harness.comparison.assumptions import lines
+from harness.comparison.inputs import input_name, made_of, outdated
+from harness.comparison.setting_names import setting_names
+from harness.comparison.settings import options_text, settings
+from harness.configuration.benchmark_version import VersionError, one_version
+from harness.machine.interrupts import run_command
+from harness.metrics.statistics import CONFIDENCE
+from harness.results.store import StoredRun, StoreError, iter_runs
+from harness.sweep.summary import HEADLINES, console
 
 _WALL = "latencies"
 """Table of a simulated run that depends on the machine."""

@@ -8,17 +8,17 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from harness import sweep
 from harness.contracts.engine import JobState
 from harness.contracts.launcher import Warmth
-from harness.interrupts import run_command
-from harness.problems import Problem, UserError, render
+from harness.errors import Problem, UserError, render
+from harness.machine.interrupts import run_command
 from harness.profiles import RECORDED, Profile, ProfileError, load_profile
 from harness.profiles.document import read_document
 from harness.profiles.evaluate import Trial, evaluate, step_times
 from harness.profiles.measure import Measurement, points_of
 from harness.profiles.read import SHIPPED
 from harness.profiles.write import profile_text, setting
+from harness.sweep import runner as sweep
 
 _YAML = (".yaml", ".yml")
 

@@ -20,16 +20,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.archive import ArchiveError, archive_of, pack, unpacked
-from harness.experiment import Library, plan
-from harness.interrupts import run_command
-from harness.manifest import hardware_slug
-from harness.problems import Problem, UserError, render
-from harness.store import CONFIG, MANIFEST, RunStore, StoredRun, StoreError, iter_runs, load_run
-from harness.study import Study, load_study, study_name
-from harness.sweep import read_words
-from harness.tables import TABLES
-from harness.text_file import compress, text_path
+from harness.configuration.study import Study, load_study, study_name
+from harness.errors import Problem, UserError, render
+from harness.files.gz_text import compress, text_path
+from harness.machine.interrupts import run_command
+from harness.machine.manifest import hardware_slug
+from harness.results.archive import ArchiveError, archive_of, pack, unpacked
+from harness.results.store import (
+    CONFIG,
+    MANIFEST,
+    RunStore,
+    StoredRun,
+    StoreError,
+    iter_runs,
+    load_run,
+)
+from harness.results.tables import TABLES
+from harness.run.experiment import Library, plan
+from harness.sweep.runner import read_words
 from harness.validate import check_run
 
 SLIM_BYTES = 200_000

@@ -27,17 +27,17 @@ import yaml
 from rich import box
 from rich.table import Table
 
-from harness.compose import CONFIG_DIR
-from harness.experiment import Library, plan
-from harness.interrupts import run_command
-from harness.problems import Problem, UserError, known, render
-from harness.settings import options_text
-from harness.store import RESULT_DIRS, StoredRun, StoreError, iter_runs
-from harness.study import load_study
-from harness.summary import console
-from harness.sweep import read_words
-from harness.targets import TARGET
-from harness.tuned_study import is_of_system, write_into
+from harness.comparison.settings import options_text
+from harness.configuration.compose import CONFIG_DIR
+from harness.configuration.named_classes import TARGET
+from harness.configuration.study import load_study
+from harness.errors import Problem, UserError, known, render
+from harness.machine.interrupts import run_command
+from harness.results.store import RESULT_DIRS, StoredRun, StoreError, iter_runs
+from harness.run.experiment import Library, plan
+from harness.sweep.runner import read_words
+from harness.sweep.summary import console
+from harness.sweep.tuned_study import is_of_system, write_into
 
 METRICS: Mapping[str, float] = {
     "deadline_satisfactory_ratio": 1.0,

@@ -7,7 +7,7 @@ copied run was made without; checks that need them are left out. A failed run ne
 problem until it is run again. Runs on earlier contents of an edited trace or profile are reported.
 
 With ``--division closed`` all runs together must also be a whole result of a shipped study, with
-the user's own scheduler or backend. See ``harness/divisions.py`` and docs/submitting.md. Exit code
+the user's own scheduler or backend. See ``sweep/divisions.py`` and docs/submitting.md. Exit code
 0: no problem; 2: problems, or no run found.
 """
 
@@ -25,14 +25,14 @@ from collections.abc import Collection, Iterator, Sequence
 from operator import attrgetter
 from pathlib import Path
 
-from harness import metrics
-from harness.bounded_file import opened_plain
+from harness.comparison.inputs import outdated
 from harness.contracts.engine import JobState
-from harness.inputs import outdated
-from harness.interrupts import run_command
-from harness.problems import UserError
-from harness.records import GrantRecord, JobRecord, OutageRecord, RunRecords
-from harness.store import (
+from harness.errors import UserError
+from harness.files.bounded_file import opened_plain
+from harness.machine.interrupts import run_command
+from harness.metrics import compute as metrics
+from harness.results.records import GrantRecord, JobRecord, OutageRecord, RunRecords
+from harness.results.store import (
     RESULT_DIRS,
     StoredRun,
     StoreError,
@@ -42,7 +42,7 @@ from harness.store import (
     run_paths,
     sha256,
 )
-from harness.tables import TableError
+from harness.results.tables import TableError
 
 _SLACK_S = 1e-6
 """Rounding allowed where two times must not overlap."""
@@ -295,7 +295,7 @@ def _fits_division(directories: Sequence[Path], division: str, study: str | None
 
     A note counts the runs that were not made from a committed state of the code.
     """
-    from harness import divisions  # slow to import, and rarely needed
+    from harness.sweep import divisions
 
     runs = [run for directory in directories for run in iter_runs(directory)]
     try:

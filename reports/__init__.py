@@ -2,6 +2,6 @@
 
 # This import comes before any of harness: it checks that harness is Elastrace's package.
 import reports.beside_harness  # noqa: F401
-from harness.starting import end_at_once_until_main
+from harness.machine.starting import end_at_once_until_main
 
 end_at_once_until_main()

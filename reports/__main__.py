@@ -13,21 +13,23 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.compose import is_file
-from harness.file_names import file_name
-from harness.interrupts import run_command
-from harness.problems import UserError
-from harness.store import REFERENCE, RESULT_DIRS, RUNS, StoreError
-from harness.study import study_name
-from harness.tables import TableError
-from reports import about, overview, page_figures, site, wording
-from reports.claims import kept, ledger
+from harness.configuration.compose import is_file
+from harness.configuration.study import study_name
+from harness.errors import UserError
+from harness.files.safe_names import file_name
+from harness.machine.interrupts import run_command
+from harness.results.store import REFERENCE, RESULT_DIRS, RUNS, StoreError
+from harness.results.tables import TableError
+from reports.claims import kept, ledger, wording
 from reports.claims.verdicts import judge
-from reports.drawing import Drawing
+from reports.drawing.figure import Drawing
+from reports.drawing.files import FORMATS
 from reports.figures import FIGURES, checked
-from reports.files import FORMATS
-from reports.pages.base import Drawn
-from reports.selection import ReportRun, SelectionError, name, select
+from reports.runs.selection import ReportRun, SelectionError, name, select
+from reports.site import about, page_figures
+from reports.site import build as overview
+from reports.site import page as site
+from reports.site.pages.base import Drawn
 
 SITE = Path("results/site")
 """Folder below which reports are drawn unless ``--out`` is given."""

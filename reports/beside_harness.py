@@ -1,7 +1,8 @@
 """Check that ``harness`` is Elastrace's package; if it is not, end the process with one line.
 
 Every other module of the report imports ``harness``. If a package in the working directory hides
-it, only code that does not import it can say so. ``harness/hidden.py`` checks the other packages.
+it, only code that does not import it can say so. ``harness/machine/hidden_packages.py`` checks the
+other packages.
 """
 
 import sys

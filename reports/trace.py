@@ -19,16 +19,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from harness.cluster import Cluster
-from harness.interrupts import run_command
-from harness.metric_columns import Floats
-from harness.problems import UserError
-from harness.trace.catalog import names, open_cluster, open_profile, open_trace
-from harness.trace.events import TraceEventKind
-from harness.trace.generate import seed
-from harness.trace.show import number, percentile
-from harness.trace.trace import Trace
+from harness.errors import UserError
+from harness.machine.interrupts import run_command
+from harness.metrics.columns import Floats
+from harness.trace.commands.catalog import names, open_cluster, open_profile, open_trace
+from harness.trace.commands.generate import seed
+from harness.trace.commands.show import number, percentile
+from harness.trace.model.events import TraceEventKind
+from harness.trace.model.trace import Trace
 from harness.trace.transforms import TransformContext
-from reports import letters, style
+from reports.drawing import letters, style
 
 FORMATS = (".svg", ".png", ".pdf")
 _BINS = 60

@@ -10,9 +10,9 @@ from typing import ClassVar
 
 import pytest
 
-from harness import records
 from harness.contracts import engine, scheduler
-from harness.frozen import frozen
+from harness.contracts.frozen import frozen
+from harness.results import records
 
 
 class Plain:

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 WAITS = """
 import signal
-from harness.interrupts import run_command
+from harness.machine.interrupts import run_command
 
 def main():
     print("ready", flush=True)
@@ -30,7 +30,7 @@ run_command(main)
 
 SWALLOWED = """
 import os, signal
-from harness.interrupts import run_command
+from harness.machine.interrupts import run_command
 
 class Swallows:
     def __del__(self):
@@ -48,7 +48,7 @@ run_command(main)
 """
 CAUGHT = """
 import signal
-from harness.interrupts import run_command
+from harness.machine.interrupts import run_command
 
 def main():
     print("ready", flush=True)
@@ -62,8 +62,8 @@ run_command(main)
 """
 POOL = """
 import os, signal
-from harness.interrupts import run_command
-from reports.processes import each
+from harness.machine.interrupts import run_command
+from reports.drawing.parallel import each
 
 def work(number):
     os.write(1, b"ready\\n")
@@ -123,7 +123,7 @@ def is_alive(process):
 
 INTERRUPTIBLE = """
 import signal, sys
-from harness.interrupts import Interrupted, interruptible, run_command
+from harness.machine.interrupts import Interrupted, interruptible, run_command
 
 def main():
     try:
@@ -173,8 +173,8 @@ import os, signal, sys
 
 class Interrupts:
     def find_spec(self, name, path=None, target=None):
-        is_ready = hasattr(sys.modules.get("harness.starting"), "end_at_once_until_main")
-        if is_ready and "harness.interrupts" not in sys.modules:
+        is_ready = hasattr(sys.modules.get("harness.machine.starting"), "end_at_once_until_main")
+        if is_ready and "harness.machine.interrupts" not in sys.modules:
             os.kill(os.getpid(), signal.SIGINT)
 
 sys.meta_path.insert(0, Interrupts())

@@ -6,19 +6,19 @@ import sys
 
 import pytest
 
-from harness.kept_heap import environment
+from harness.machine.malloc import environment
 
 SCRIPT = """
 import resource, sys
 import numpy as np
-from harness.kept_heap import keep_heap
+from harness.machine.malloc import keep_heap
 
 if sys.argv[1] == "keep":
     print(keep_heap())
 elif sys.argv[1] == "build":
     from types import SimpleNamespace
 
-    from systems.runtime.session import build
+    from systems.runtime.worker.session import build
     from workloads.toy import Toy
 
     build(

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from harness.file_names import file_name
+from harness.files.safe_names import file_name
 
 RUN = ("harness", "trace=five_jobs", "cluster=dgx8", "tracking=none", "progress=false")
 FOLDERS = ("harness", "systems", "workloads", "reports", "configs")

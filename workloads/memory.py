@@ -15,10 +15,10 @@ from typing import Any
 import torch
 import yaml
 
+from harness.configuration.named_classes import locate
 from harness.contracts.training import Workload
-from harness.interrupts import run_command
-from harness.problems import UserError
-from harness.targets import locate
+from harness.errors import UserError
+from harness.machine.interrupts import run_command
 
 _STEPS = 3
 

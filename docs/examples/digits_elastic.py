@@ -7,7 +7,7 @@ from sklearn.datasets import load_digits
 from torch import nn
 from torch.utils import data
 
-from systems.elastic import api as elastic
+from systems.script import api as elastic
 
 EPOCHS, PATH = int(sys.argv[1]), sys.argv[2]
 

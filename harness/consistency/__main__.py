@@ -12,11 +12,11 @@ from harness.consistency.compare import Difference, compared, first_difference
 from harness.consistency.job_files import JobFiles, JobFilesError, read_job
 from harness.consistency.reduction import why
 from harness.contracts.evidence import COMMON, Stage
-from harness.interrupts import run_command
+from harness.machine.interrupts import run_command
 
 EPILOG = """
 A and B are directories of live runs (results/runs/NAME; --job says which job of theirs), of jobs,
-or files that python -m systems.reference.plain_ddp --bitwise wrote.
+or files that python -m systems.peers.plain_ddp --bitwise wrote.
 
 Losses and digests say in which step two jobs part. With evidence (engine.evidence=digests, or
 tensors, or operators, of the steps engine.evidence_steps) the first tensor is named, its first

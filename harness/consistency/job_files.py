@@ -13,11 +13,11 @@ import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 
 from harness.contracts.evidence import COMMON, Stage
-from harness.engines.consumed import read_lines
-from harness.engines.fixed_size import last_digests
-from harness.file_names import file_name
-from harness.store import StoreError, load_run
-from harness.tables import TableError
+from harness.engines.live.consumed_samples import read_lines
+from harness.engines.live.reference_check import last_digests
+from harness.files.safe_names import file_name
+from harness.results.store import StoreError, load_run
+from harness.results.tables import TableError
 
 Found = Mapping[str, str]
 Array = npt.NDArray[Any]
@@ -104,7 +104,7 @@ def read_job(path: Path, job_id: str | None = None) -> JobFiles:
 
     Args:
         path: a job's directory (one with steps.jsonl), a run's directory, or the file that
-            ``systems.reference.plain_ddp --bitwise`` wrote.
+            ``systems.peers.plain_ddp --bitwise`` wrote.
         job_id: which job of a run; None: the run has only one.
 
     Raises:

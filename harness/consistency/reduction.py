@@ -15,7 +15,7 @@ import numpy as np
 
 from harness.consistency.job_files import Array, JobFiles
 from harness.contracts.evidence import COMMON, Stage
-from harness.ring_order import ring_chunks
+from harness.machine.gloo_ring import ring_chunks
 
 Layout: TypeAlias = tuple[tuple[str, ...], ...]
 """Names of parameters by bucket."""

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Protocol
 
-from harness.frozen import frozen
-from harness.trace.job import JobSpec
+from harness.contracts.frozen import frozen
+from harness.contracts.job import JobSpec
 
 
 class JobState(StrEnum):

@@ -13,8 +13,8 @@ from typing import Protocol, runtime_checkable
 
 from harness.cluster import Cluster
 from harness.contracts.engine import Event, JobState
-from harness.frozen import frozen
-from harness.trace.job import JobSpec
+from harness.contracts.frozen import frozen
+from harness.contracts.job import JobSpec
 
 
 class Knowledge(StrEnum):

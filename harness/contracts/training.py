@@ -100,7 +100,7 @@ class WorkloadSpec:
 class AdaptiveBatch:
     """Parameters by which a job adapts its global batch and learning rate while it trains
     (``scaling=adaptive``; Qiao et al., "Pollux", OSDI '21, simplified as in
-    ``systems.runtime.adaptive_batch``)."""
+    ``systems.runtime.worker.adaptive_batch``)."""
 
     initial: int
     """Global batch that the job was given, in samples; also the smallest batch, m0."""

@@ -9,12 +9,12 @@ from typing import ClassVar, Literal, Protocol
 
 from harness.cluster import Cluster
 from harness.contracts.engine import Engine
+from harness.contracts.job import JobSpec
 from harness.contracts.launcher import Launcher
 from harness.contracts.training import Backend, WorkloadSpec
 from harness.profiles import Profile
-from harness.records import RunRecords
-from harness.trace.events import TraceEvent
-from harness.trace.job import JobSpec
+from harness.results.records import RunRecords
+from harness.trace.model.events import TraceEvent
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from harness.engines.setup import EngineSetup
-from harness.engines.simulated import Simulated
-from harness.engines.simulated_engine import SimulatedEngine
-from harness.engines.variation import Variation
+from harness.engines.simulated.engine import SimulatedEngine
+from harness.engines.simulated.options import Simulated
+from harness.engines.simulated.variation import Variation
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from harness.contracts.engine import Change
 from harness.contracts.marks import Doing
+from harness.engines.live.slot_outages import Worker
 from harness.faults.marks import SeenMarks
 from harness.faults.plan import ANY, JOINING, LEAVE, SAVE, FaultPlan
-from harness.faults.watched import Worker
 
 LOOK_S = 0.001
 """Duration of one look at a mark, after which the backend has its turn again."""

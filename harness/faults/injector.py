@@ -27,12 +27,12 @@ from harness.contracts.training import (
     ReportKind,
     TrainingOrder,
 )
+from harness.engines.live.slot_outages import WatchedLauncher
 from harness.faults.aim import Aim, Crowd, Moments
 from harness.faults.marks import SeenMarks
 from harness.faults.plan import ANY, FaultPlan
 from harness.faults.slow_workers import SlowWorkers
-from harness.faults.watched import WatchedLauncher
-from harness.records import FaultRecord, SlowingRecord
+from harness.results.records import FaultRecord, SlowingRecord
 
 _ENDS_CHANGE = (
     ReportKind.DONE,

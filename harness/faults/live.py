@@ -6,14 +6,14 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from harness.engines.live import Live
-from harness.engines.live_engine import LiveEngine
+from harness.engines.live.engine import LiveEngine
+from harness.engines.live.options import Live
+from harness.engines.live.slot_outages import WatchedLauncher
 from harness.engines.setup import EngineSetup
 from harness.faults.busy import BusyProcesses
 from harness.faults.injector import FaultyBackend
 from harness.faults.plan import FaultPlan
-from harness.faults.watched import WatchedLauncher
-from harness.records import RunRecords
+from harness.results.records import RunRecords
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import mmap
 from pathlib import Path
 
 from harness.contracts.marks import DOING, IS_FIRST, LAYOUT, LEADS, SIZE, Doing
-from harness.file_names import file_name
+from harness.files.safe_names import file_name
 
 
 class SeenMark:

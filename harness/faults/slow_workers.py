@@ -15,7 +15,7 @@ from typing import Protocol
 from harness.contracts.training import Report, ReportKind
 from harness.faults.plan import FaultPlan
 from harness.faults.slowing import Slowing
-from harness.records import SlowingRecord
+from harness.results.records import SlowingRecord
 
 
 class Workers(Protocol):

@@ -9,8 +9,8 @@ from typing import Any
 
 import yaml
 
-from harness.bounded_file import read_text
-from harness.yaml_text import check_bounds, fault
+from harness.configuration.fast_yaml import check_bounds, fault
+from harness.files.bounded_file import read_text
 
 KeyPath = tuple[str | int, ...]
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from statistics import fmean, median
 
 from harness.contracts.engine import ChangeKind
+from harness.metrics.step_periods import step_periods
 from harness.profiles.costs import RescaleCost
-from harness.records import ChangeRecord, RunRecords, StepRecord
-from harness.step_periods import step_periods
+from harness.results.records import ChangeRecord, RunRecords, StepRecord
 
 CostKey = tuple[ChangeKind, int, int]
 """Kind of change, slots before, slots after."""

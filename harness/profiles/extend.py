@@ -11,11 +11,11 @@ import yaml
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from harness.bounded_file import read_text
-from harness.file_references import resolver_problems
-from harness.problems import suggest
+from harness.configuration.fast_yaml import check_bounds
+from harness.configuration.file_references import resolver_problems
+from harness.errors import suggest
+from harness.files.bounded_file import read_text
 from harness.profiles.errors import ProfileError
-from harness.yaml_text import check_bounds
 
 DEFAULTS = "defaults"
 _SELF = "_self_"

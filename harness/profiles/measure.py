@@ -12,16 +12,16 @@ from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 
-from harness.build import build
-from harness.compose import quote
+from harness.configuration.compose import quote
+from harness.configuration.instantiate import build
+from harness.configuration.study import Point
 from harness.contracts.engine import Abilities
 from harness.contracts.launcher import Warmth
-from harness.experiment import read_pool
-from harness.problems import Problem, UserError
-from harness.step_periods import WARM_UP_STEPS
-from harness.study import Point
-from harness.sweep import Sweep, read_words
-from harness.trace.one_job import write_one_job
+from harness.errors import Problem, UserError
+from harness.metrics.step_periods import WARM_UP_STEPS
+from harness.run.experiment import read_pool
+from harness.sweep.runner import Sweep, read_words
+from harness.trace.commands.one_job import write_one_job
 
 _SOURCE = "written by python -m harness.profile measure"
 

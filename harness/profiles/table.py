@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
-from harness.bounded_file import opened_plain
+from harness.files.bounded_file import opened_plain
 from harness.profiles.document import Document, KeyPath
 
 Cells = dict[int, dict[int, float]]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from harness.contracts.engine import Abilities, JobState
+from harness.contracts.job import JobSpec
 from harness.contracts.scheduler import ClusterView, Decision, Grant, JobView, Refuse
-from harness.trace.job import JobSpec
 
 
 class DecisionError(Exception):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from harness.cluster import Cluster
 from harness.contracts.engine import TRANSITIONS, Change, ChangeKind, Event, JobState
+from harness.contracts.job import DeadlineKind, JobSpec
 from harness.contracts.scheduler import Grant, JobView, Knowledge, Throughput
 from harness.profiles import Profile, ProfileError
-from harness.records import ChangeRecord, GrantRecord, JobRecord, OutageRecord, RunRecords
-from harness.trace.job import DeadlineKind, JobSpec
+from harness.results.records import ChangeRecord, GrantRecord, JobRecord, OutageRecord, RunRecords
 
 
 class ReplayJob:

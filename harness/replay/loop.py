@@ -21,6 +21,7 @@ from harness.contracts.engine import (
     EventKind,
     JobState,
 )
+from harness.contracts.job import JobSpec
 from harness.contracts.scheduler import (
     ClusterView,
     Decision,
@@ -32,12 +33,11 @@ from harness.contracts.scheduler import (
 )
 from harness.engines.setup import OpenEngine
 from harness.profiles import Profile
-from harness.records import DecisionRecord, RunRecords
 from harness.replay.decision_check import DecisionError, check_decision
 from harness.replay.endless import IdleWakes, ReplayError, waiting_for_ever
 from harness.replay.grants import Grants, Scaling
 from harness.replay.job_book import JobBook, ReplayJob
-from harness.trace.job import JobSpec
+from harness.results.records import DecisionRecord, RunRecords
 
 DECIDING = frozenset(
     {

@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from harness.interrupts import interruptible, run_command
-from harness.json_file import write_json
-from harness.manifest import environment, machine_load
-from harness.sitting import exit_code, one_by_one
+from harness.bench.trial_loop import exit_code, one_by_one
+from harness.files.atomic_json import write_json
+from harness.machine.interrupts import interruptible, run_command
+from harness.machine.manifest import environment, machine_load
 from harness.strikes.plan import draw
 from harness.strikes.trial import run_trial
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import psutil
 
-from harness.parent_death import die_with_parent
+from harness.machine.parent_death import die_with_parent
 from harness.strikes.plan import How, Strike, Victim
 from harness.strikes.victims import below, find, kill_all, output
 

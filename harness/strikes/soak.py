@@ -16,11 +16,11 @@ from typing import Any, Final
 import numpy as np
 import psutil
 
-from harness.interrupts import interruptible, run_command
-from harness.json_file import write_json
-from harness.manifest import environment
-from harness.problems import Problem, UserError
-from harness.sitting import exit_code, one_by_one
+from harness.bench.trial_loop import exit_code, one_by_one
+from harness.errors import Problem, UserError
+from harness.files.atomic_json import write_json
+from harness.machine.interrupts import interruptible, run_command
+from harness.machine.manifest import environment
 from harness.strikes.plan import BACKENDS, How, Strike, Victim
 from harness.strikes.running import Running
 from harness.strikes.trial import TRACE, WORDS

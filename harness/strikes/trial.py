@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from harness.store import StoreError, iter_runs
+from harness.results.store import StoreError, iter_runs
 from harness.strikes.plan import BACKENDS, CHECKS_BITS, Strike, TrialPlan
 from harness.strikes.running import Outcome, Running
 

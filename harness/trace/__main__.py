@@ -7,14 +7,14 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
-from harness.interrupts import run_command
-from harness.problems import UserError
-from harness.summary import console
-from harness.trace.assemble import from_trace
-from harness.trace.catalog import Opened, names, open_cluster, open_profile, open_trace
-from harness.trace.generate import add_arguments, epilog, generate, seed
-from harness.trace.lint import lint, report
-from harness.trace.show import show
+from harness.errors import UserError
+from harness.machine.interrupts import run_command
+from harness.sweep.summary import console
+from harness.trace.commands.catalog import Opened, names, open_cluster, open_profile, open_trace
+from harness.trace.commands.generate import add_arguments, epilog, generate, seed
+from harness.trace.commands.lint import lint, report
+from harness.trace.commands.show import show
+from harness.trace.parsing.assemble import from_trace
 from harness.trace.transforms import TransformContext
 
 _EXIT = """

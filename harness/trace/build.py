@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness.bounded_file import opened
-from harness.build import build
-from harness.problems import Problem, UserError, suggest
+from harness.configuration.instantiate import build
+from harness.errors import Problem, UserError, suggest
+from harness.files.bounded_file import opened
 from harness.profiles import RECORDED
-from harness.trace.recorded_waits import still_recorded
-from harness.trace.submissions import Reader
-from harness.trace.trace import Trace, TraceError
+from harness.trace.model.recorded_waits import still_recorded
+from harness.trace.model.trace import Trace, TraceError
+from harness.trace.parsing.submissions import Reader
 from harness.trace.transforms import Transform, TransformContext
 
 TRACES = Path(__file__).resolve().parents[2] / "configs" / "trace"

@@ -45,19 +45,19 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from harness.problems import suggest
-from harness.trace.assemble import to_trace
-from harness.trace.cells import Cells, Scalar
-from harness.trace.column_checks import contradictions
-from harness.trace.column_choice import chosen, extracted, recognised
-from harness.trace.findings import by_line, row_problems
-from harness.trace.fractions import whole_slots
-from harness.trace.job import DeadlineKind
-from harness.trace.row_choice import kept
-from harness.trace.submissions import ImpossibleDeadlines, Submissions
-from harness.trace.table import Floats, Ints, read_table
-from harness.trace.trace import Trace, TraceError
-from harness.trace.values import Calendar, RepeatedHour
+from harness.contracts.job import DeadlineKind
+from harness.errors import suggest
+from harness.trace.model.trace import Trace, TraceError
+from harness.trace.parsing.assemble import to_trace
+from harness.trace.parsing.cells import Cells, Scalar
+from harness.trace.parsing.column_checks import contradictions
+from harness.trace.parsing.column_choice import chosen, extracted, recognised
+from harness.trace.parsing.findings import by_line, row_problems
+from harness.trace.parsing.fractions import whole_slots
+from harness.trace.parsing.row_choice import kept
+from harness.trace.parsing.submissions import ImpossibleDeadlines, Submissions
+from harness.trace.parsing.table import Floats, Ints, read_table
+from harness.trace.parsing.values import Calendar, RepeatedHour
 
 RECORDED = "recorded"
 NO_VALUE = ("Unknown", "None", "N/A", "null", "<none>", "<unknown>")
@@ -154,7 +154,7 @@ class ColumnsReader:
         return recognised(self.columns, columns) and set(self._rules()) <= set(columns)
 
     def parse(self) -> Submissions:
-        """Return the rows as they are; see ``harness.trace.submissions.Reader``."""
+        """Return the rows as they are; see ``harness.trace.parsing.submissions.Reader``."""
         problems: list[str] = []
         table = read_table(
             Path(self.path),
@@ -238,7 +238,7 @@ class ColumnsReader:
         return (Path(self.path),)
 
     def read(self) -> Trace:
-        """Return the trace; see ``harness.trace.submissions.Reader``."""
+        """Return the trace; see ``harness.trace.parsing.submissions.Reader``."""
         made_up = {*self.generated, *(_JOB_FIELDS.get(name, name) for name in self.constants)}
         name = Path(self.path).name.split(".")[0]
         return to_trace(self.parse(), name=name, generated=sorted(made_up))

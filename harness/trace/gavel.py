@@ -34,13 +34,13 @@ from typing import Literal
 
 import numpy as np
 
-from harness.problems import suggest
-from harness.trace.assemble import to_trace
-from harness.trace.job import DeadlineKind
-from harness.trace.submissions import Submissions
-from harness.trace.table import Floats, Table, read_rows, read_table, to_table
-from harness.trace.trace import Trace, TraceError
-from harness.trace.values import numbers
+from harness.contracts.job import DeadlineKind
+from harness.errors import suggest
+from harness.trace.model.trace import Trace, TraceError
+from harness.trace.parsing.assemble import to_trace
+from harness.trace.parsing.submissions import Submissions
+from harness.trace.parsing.table import Floats, Table, read_rows, read_table, to_table
+from harness.trace.parsing.values import numbers
 
 _FIRST = ("job_type", "command")
 _STEPS = ("num_steps_arg", "needs_data_dir", "total_steps")
@@ -128,7 +128,7 @@ class GavelReader:
         return False
 
     def parse(self) -> Submissions:
-        """Return the rows as they are; see ``harness.trace.submissions.Reader``."""
+        """Return the rows as they are; see ``harness.trace.parsing.submissions.Reader``."""
         table = self._table()
         problems: list[str] = []
         programs, batch = _job_types(table, problems)
@@ -183,7 +183,7 @@ class GavelReader:
         return (self._path, *beside)
 
     def read(self) -> Trace:
-        """Return the trace; see ``harness.trace.submissions.Reader``."""
+        """Return the trace; see ``harness.trace.parsing.submissions.Reader``."""
         made_up = ["workload", "global_batch", "work_samples", "deadline_s"]
         if self._throughputs is not None:
             made_up.append("duration_s")

@@ -20,13 +20,13 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.problems import known
-from harness.trace.assemble import to_trace
-from harness.trace.job import DeadlineKind
-from harness.trace.submissions import ImpossibleDeadlines, Submissions
-from harness.trace.table import Table, read_table
-from harness.trace.trace import Trace, TraceError
-from harness.trace.values import numbers
+from harness.contracts.job import DeadlineKind
+from harness.errors import known
+from harness.trace.model.trace import Trace, TraceError
+from harness.trace.parsing.assemble import to_trace
+from harness.trace.parsing.submissions import ImpossibleDeadlines, Submissions
+from harness.trace.parsing.table import Table, read_table
+from harness.trace.parsing.values import numbers
 
 _SPELLINGS = {
     "job_id": ("job_id",),
@@ -75,7 +75,7 @@ class ItpReader:
         return all(set(spellings) & set(columns) for spellings in _SPELLINGS.values())
 
     def parse(self) -> Submissions:
-        """Return the rows as they are; see ``harness.trace.submissions.Reader``."""
+        """Return the rows as they are; see ``harness.trace.parsing.submissions.Reader``."""
         table = read_table(self._path)
         names = _names(table)
         problems: list[str] = []
@@ -113,7 +113,7 @@ class ItpReader:
         return (self._path,)
 
     def read(self) -> Trace:
-        """Return the trace; see ``harness.trace.submissions.Reader``."""
+        """Return the trace; see ``harness.trace.parsing.submissions.Reader``."""
         return to_trace(self.parse(), name=self._path.name.split(".")[0], generated=GENERATED)
 
 

@@ -25,13 +25,13 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.trace.assemble import to_trace
-from harness.trace.fractions import whole_slots
+from harness.trace.model.trace import Trace, TraceError
+from harness.trace.parsing.assemble import to_trace
+from harness.trace.parsing.fractions import whole_slots
+from harness.trace.parsing.submissions import Submissions
+from harness.trace.parsing.table import Floats, Table, read_table
+from harness.trace.parsing.values import numbers
 from harness.trace.philly import RECORDED
-from harness.trace.submissions import Submissions
-from harness.trace.table import Floats, Table, read_table
-from harness.trace.trace import Trace, TraceError
-from harness.trace.values import numbers
 
 _COLUMNS = (
     "name",
@@ -78,7 +78,7 @@ class OpenbReader:
         return set(_COLUMNS) <= set(columns)
 
     def parse(self) -> Submissions:
-        """Return the rows as they are; see ``harness.trace.submissions.Reader``."""
+        """Return the rows as they are; see ``harness.trace.parsing.submissions.Reader``."""
         table = read_table(self._path)
         if missing := table.missing(_COLUMNS):
             raise TraceError(missing)
@@ -128,7 +128,7 @@ class OpenbReader:
         return (self._path,)
 
     def read(self) -> Trace:
-        """Return the trace; see ``harness.trace.submissions.Reader``."""
+        """Return the trace; see ``harness.trace.parsing.submissions.Reader``."""
         return to_trace(
             self.parse(), name=self._path.name.split(".")[0], generated=("global_batch",)
         )

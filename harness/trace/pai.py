@@ -24,13 +24,13 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.trace.assemble import to_trace
-from harness.trace.fractions import whole_slots
+from harness.trace.model.trace import Trace, TraceError
+from harness.trace.parsing.assemble import to_trace
+from harness.trace.parsing.fractions import whole_slots
+from harness.trace.parsing.submissions import Submissions
+from harness.trace.parsing.table import Table, read_table
+from harness.trace.parsing.values import numbers
 from harness.trace.philly import RECORDED
-from harness.trace.submissions import Submissions
-from harness.trace.table import Table, read_table
-from harness.trace.trace import Trace, TraceError
-from harness.trace.values import numbers
 
 JOB_COLUMNS = ("job_name", "inst_id", "user", "status", "start_time", "end_time")
 TASK_COLUMNS = (
@@ -101,7 +101,7 @@ class PaiReader:
         return False
 
     def parse(self) -> Submissions:
-        """Return the jobs as they are; see ``harness.trace.submissions.Reader``."""
+        """Return the jobs as they are; see ``harness.trace.parsing.submissions.Reader``."""
         notes: list[str] = []
         jobs = read_table(self._path, header=JOB_COLUMNS)
         counts = [status in self._statuses for status in jobs.columns["status"]]
@@ -157,7 +157,7 @@ class PaiReader:
         return self._path, self._tasks
 
     def read(self) -> Trace:
-        """Return the trace; see ``harness.trace.submissions.Reader``."""
+        """Return the trace; see ``harness.trace.parsing.submissions.Reader``."""
         return to_trace(
             self.parse(), name=self._path.name.split(".")[0], generated=("global_batch",)
         )

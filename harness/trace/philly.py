@@ -19,12 +19,12 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.problems import suggest
-from harness.trace.assemble import to_trace
-from harness.trace.submissions import Submissions
-from harness.trace.table import read_table
-from harness.trace.trace import Trace, TraceError
-from harness.trace.values import dates, numbers
+from harness.errors import suggest
+from harness.trace.model.trace import Trace, TraceError
+from harness.trace.parsing.assemble import to_trace
+from harness.trace.parsing.submissions import Submissions
+from harness.trace.parsing.table import read_table
+from harness.trace.parsing.values import dates, numbers
 
 _COLUMNS = ("timestamp", "duration", "num_gpus")
 _OWNER = "cluster"
@@ -54,7 +54,7 @@ class PhillyReader:
         return set(_COLUMNS) <= set(columns)
 
     def parse(self) -> Submissions:
-        """Return the rows as they are; see ``harness.trace.submissions.Reader``."""
+        """Return the rows as they are; see ``harness.trace.parsing.submissions.Reader``."""
         table = read_table(self._path)
         wanted = _COLUMNS if self._clusters is None else (*_COLUMNS, _OWNER)
         if missing := table.missing(wanted):
@@ -106,7 +106,7 @@ class PhillyReader:
         return (self._path,)
 
     def read(self) -> Trace:
-        """Return the trace; see ``harness.trace.submissions.Reader``."""
+        """Return the trace; see ``harness.trace.parsing.submissions.Reader``."""
         return to_trace(
             self.parse(), name=self._path.name.split(".")[0], generated=("global_batch",)
         )

@@ -29,13 +29,13 @@ from typing import Any
 
 import numpy as np
 
-from harness.bounded_file import opened_plain, parse_json
-from harness.problems import suggest
-from harness.trace.assemble import to_trace
+from harness.errors import suggest
+from harness.files.bounded_file import opened_plain, parse_json
+from harness.trace.model.trace import Trace, TraceError
+from harness.trace.parsing.assemble import to_trace
+from harness.trace.parsing.submissions import Submissions
+from harness.trace.parsing.table import display
 from harness.trace.philly import RECORDED
-from harness.trace.submissions import Submissions
-from harness.trace.table import display
-from harness.trace.trace import Trace, TraceError
 
 STATUSES = ("Pass", "Killed", "Failed")
 _NO_TIME = (None, "None", "")
@@ -97,7 +97,7 @@ class PhillyJsonReader:
         return False
 
     def parse(self) -> Submissions:
-        """Return the jobs as they are; see ``harness.trace.submissions.Reader``."""
+        """Return the jobs as they are; see ``harness.trace.parsing.submissions.Reader``."""
         shown = display(self._path)
         problems: list[str] = []
         entries = _entries(self._path, shown)
@@ -146,7 +146,7 @@ class PhillyJsonReader:
         return (self._path,)
 
     def read(self) -> Trace:
-        """Return the trace; see ``harness.trace.submissions.Reader``."""
+        """Return the trace; see ``harness.trace.parsing.submissions.Reader``."""
         return to_trace(
             self.parse(), name=self._path.name.split(".")[0], generated=("global_batch",)
         )

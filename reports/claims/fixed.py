@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from reports.claims.ledger import Criterion
-from reports.selection import ReportRun
+from reports.runs.selection import ReportRun
 
 
 @dataclass(frozen=True, order=True)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.bounded_file import parse_json, read_text
+from harness.files.bounded_file import parse_json, read_text
 from reports.claims.verdicts import Verdict
 
 FILE = "verdicts.json"

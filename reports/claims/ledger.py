@@ -15,11 +15,11 @@ from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from harness.criteria import LEDGER, digest, name
-from harness.problems import Problem, UserError, suggest
-from harness.yaml_text import read_yaml
+from harness.configuration.fast_yaml import read_yaml
+from harness.errors import Problem, UserError, suggest
+from harness.results.criteria import LEDGER, digest, name
 from reports.claims.group_numbers import GROUP_NUMBERS
-from reports.selection import STUDIES
+from reports.runs.selection import STUDIES
 
 ROOT = LEDGER.parents[1]
 PAPERS = ("edl", "saxena", "easyscale", "elasticflow", "hu")

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from statistics import fmean, median
 
 from harness.contracts.engine import ChangeKind
-from harness.records import StepRecord
+from harness.results.records import StepRecord
 from reports.figures.profiling_time import profiles
 from reports.figures.transient_slots import script_end_s, whole_windows
-from reports.selection import ReportRun
-from reports.step_speed import samples_per_s, workers_memory_bytes
-from reports.stragglers import Case, cases
+from reports.measures.step_speed import samples_per_s, workers_memory_bytes
+from reports.measures.stragglers import Case, cases
+from reports.runs.selection import ReportRun
 
 CONTEXT = ("spawn", "import", "warm_up")
 """Phases of a change that EDL calls preparation of the execution context."""

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.tables import TableError
+from harness.results.tables import TableError
 from reports.claims.group_numbers import GROUP_NUMBERS
 from reports.claims.ledger import Criterion
 from reports.claims.numbers import NUMBERS
-from reports.selection import ReportRun, options
+from reports.runs.selection import ReportRun, options
 
 Cell = tuple[str, ...]
 """Values of a criterion's ``each``."""

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 
 from harness.contracts.engine import ChangeKind
-from harness.records import ChangeRecord, StepRecord
-from reports.claims.cluster_numbers import CLUSTER_NUMBERS
+from harness.results.records import ChangeRecord, StepRecord
 from reports.claims.live_numbers import LIVE_NUMBERS
-from reports.selection import ReportRun
+from reports.measures.cluster_numbers import CLUSTER_NUMBERS
+from reports.runs.selection import ReportRun
 
 
 def _grows(change: ChangeRecord) -> bool:

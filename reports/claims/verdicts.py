@@ -17,12 +17,12 @@ from statistics import fmean, stdev
 
 from scipy.special import stdtrit
 
-from harness.statistics import CONFIDENCE
-from reports import processes
+from harness.metrics.statistics import CONFIDENCE
 from reports.claims.fixed import Fixed, when_fixed
 from reports.claims.ledger import Claim, Criterion, Paper
 from reports.claims.measures import Cell, MeasureError, Sample, samples
-from reports.selection import ReportRun
+from reports.drawing import parallel as processes
+from reports.runs.selection import ReportRun
 
 
 class Direction(StrEnum):

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from harness.problems import Problem, UserError, suggest
-from reports.drawing import Drawing
+from harness.errors import Problem, UserError, suggest
+from reports.drawing.figure import Drawing
 from reports.figures import (
     accuracy_curves,
     class_accuracy,
@@ -45,7 +45,7 @@ from reports.figures import (
     transient_slots,
     waiting_ratios,
 )
-from reports.selection import ReportRun
+from reports.runs.selection import ReportRun
 
 FIGURES: Mapping[str, Callable[[Sequence[ReportRun]], list[Drawing]]] = {
     "comparison": comparison.draw,

@@ -8,8 +8,10 @@ from dataclasses import replace
 import numpy as np
 from matplotlib.ticker import MaxNLocator
 
-from reports import style
-from reports.accuracy import (
+from reports.drawing import style
+from reports.drawing.figure import Drawing, Table
+from reports.figures import class_accuracy
+from reports.measures.accuracy import (
     Trained,
     by_way,
     by_workload,
@@ -21,9 +23,7 @@ from reports.accuracy import (
     trained,
     worker_names,
 )
-from reports.drawing import Drawing, Table
-from reports.figures import class_accuracy
-from reports.selection import ReportRun
+from reports.runs.selection import ReportRun
 
 TITLE = "Accuracy on different numbers of workers"
 

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean
 
-from reports import style
-from reports.accuracy import (
+from reports.drawing import style
+from reports.drawing.figure import Drawing, Table
+from reports.measures.accuracy import (
     Trained,
     by_way,
     by_workload,
@@ -19,8 +20,7 @@ from reports.accuracy import (
     trained,
     worker_names,
 )
-from reports.drawing import Drawing, Table
-from reports.selection import ReportRun
+from reports.runs.selection import ReportRun
 
 TITLE = "Accuracy of every class"
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from harness.as_recorded import recorded_rows
-from harness.metrics import jct_common_mean_s
-from harness.statistics import estimate
-from reports.drawing import Drawing, Table
-from reports.selection import ReportRun, groups, labels
+from harness.comparison.as_recorded import recorded_rows
+from harness.metrics.compute import jct_common_mean_s
+from harness.metrics.statistics import estimate
+from reports.drawing.figure import Drawing, Table
+from reports.runs.selection import ReportRun, groups, labels
 
 TITLE = "Comparison"
 COLUMNS: Mapping[str, tuple[str, float, str]] = {

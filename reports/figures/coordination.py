@@ -7,9 +7,9 @@ from statistics import median
 
 from matplotlib.axes import Axes
 
-from reports import style
-from reports.drawing import Drawing, Table
-from reports.selection import ReportRun
+from reports.drawing import style
+from reports.drawing.figure import Drawing, Table
+from reports.runs.selection import ReportRun
 
 TITLE = "Coordination of a job's workers"
 ELECTION = "election_mean_ms"

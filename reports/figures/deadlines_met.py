@@ -7,10 +7,10 @@ from statistics import fmean
 
 from matplotlib.axes import Axes
 
-from harness.statistics import Estimate, estimate
-from reports import style
-from reports.drawing import Drawing
-from reports.selection import ReportRun, groups, labels
+from harness.metrics.statistics import Estimate, estimate
+from reports.drawing import style
+from reports.drawing.figure import Drawing
+from reports.runs.selection import ReportRun, groups, labels
 
 TITLE = "Deadlines met"
 _METRIC, _BOUND = "deadline_satisfactory_ratio", "deadline_bound_ratio"

@@ -7,10 +7,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from reports import style
-from reports.accuracy import Trained, by_way, by_workload, named_workers, panels, trained
-from reports.drawing import Drawing, Table
-from reports.selection import ReportRun
+from reports.drawing import style
+from reports.drawing.figure import Drawing, Table
+from reports.measures.accuracy import Trained, by_way, by_workload, named_workers, panels, trained
+from reports.runs.selection import ReportRun
 
 TITLE = "Training loss under different decays of the learning rate"
 

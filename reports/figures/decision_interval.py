@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from reports import style
-from reports.drawing import Drawing, Table
-from reports.selection import ReportRun, groups
+from reports.drawing import style
+from reports.drawing.figure import Drawing, Table
+from reports.runs.selection import ReportRun, groups
 
 TITLE = "Mean JCT by the interval between decisions"
 _OTHER = {"event": "at every event", "hybrid": "every so often, or when enough jobs have ended"}

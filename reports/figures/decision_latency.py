@@ -8,9 +8,9 @@ from statistics import median
 
 import numpy as np
 
-from reports import style
-from reports.drawing import Drawing, Table
-from reports.selection import ReportRun, groups, labels
+from reports.drawing import style
+from reports.drawing.figure import Drawing, Table
+from reports.runs.selection import ReportRun, groups, labels
 
 TITLE = "Decision latency by live jobs"
 _TABLE = "latencies"

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from harness.metric_columns import Floats
-from reports import style
-from reports.drawing import Drawing
+from harness.metrics.columns import Floats
+from reports.drawing import style
+from reports.drawing.figure import Drawing
 from reports.figures.slots_in_use import binned
-from reports.selection import ReportRun, groups, labels
+from reports.runs.selection import ReportRun, groups, labels
 
 TITLE = "Utilization and cluster efficiency over time"
 _BINS = 150

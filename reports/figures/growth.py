@@ -11,9 +11,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullFormatter, NullLocator
 
-from reports import style
-from reports.drawing import Drawing, Table
-from reports.selection import ReportRun, groups, labels, options
+from reports.drawing import style
+from reports.drawing.figure import Drawing, Table
+from reports.runs.selection import ReportRun, groups, labels, options
 
 TITLE = "Cost over jobs and over slots"
 _WALL, _SPEED = "replay_wall_s", "replay_events_per_s"

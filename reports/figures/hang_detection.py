@@ -8,12 +8,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from harness.statistics import percentile_interval, poisson_rate
-from reports import style
-from reports.drawing import Drawing, Table
+from harness.metrics.statistics import percentile_interval, poisson_rate
+from reports.drawing import style
+from reports.drawing.figure import Drawing, Table
 from reports.figures.rescale_cost import interval_text
-from reports.hangs import Cell, Watched, watched
-from reports.selection import ReportRun
+from reports.measures.hangs import Cell, Watched, watched
+from reports.runs.selection import ReportRun
 
 TITLE = "Silent hangs: detection against false kills"
 _KILLED, _NEXT_STEP = "killed", "survivors' next step"

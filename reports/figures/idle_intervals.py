@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from reports import style
-from reports.claims.cluster_numbers import SHORT_IDLE_S, idle_density, idle_intervals_s
-from reports.drawing import Drawing
-from reports.selection import ReportRun, groups, labels
+from reports.drawing import style
+from reports.drawing.figure import Drawing
+from reports.measures.cluster_numbers import SHORT_IDLE_S, idle_density, idle_intervals_s
+from reports.runs.selection import ReportRun, groups, labels
 
 TITLE = "Idle intervals of slots"
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from harness.contracts.engine import JobState
-from harness.metric_columns import Floats
-from reports import style
-from reports.drawing import Drawing
+from harness.metrics.columns import Floats
+from reports.drawing import style
+from reports.drawing.figure import Drawing
 from reports.figures.jobs_completed import mean_count
-from reports.selection import ReportRun, groups, labels
+from reports.runs.selection import ReportRun, groups, labels
 
 TITLE = "Jobs admitted over time"
 

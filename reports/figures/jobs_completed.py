@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from harness.contracts.engine import JobState
-from harness.metric_columns import Floats
-from reports import style
-from reports.drawing import Drawing
-from reports.selection import ReportRun, groups, labels
+from harness.metrics.columns import Floats
+from reports.drawing import style
+from reports.drawing.figure import Drawing
+from reports.runs.selection import ReportRun, groups, labels
 
 TITLE = "Jobs completed over time"
 

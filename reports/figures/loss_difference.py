@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from harness.records import FixedLossRecord
-from reports import style
-from reports.drawing import Drawing, Table
-from reports.selection import ReportRun
+from harness.results.records import FixedLossRecord
+from reports.drawing import style
+from reports.drawing.figure import Drawing, Table
+from reports.runs.selection import ReportRun
 
 TITLE = "Loss beside that of fixed workers"
 _LEAST = 1e-8

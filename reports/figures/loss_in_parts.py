@@ -8,12 +8,12 @@ from statistics import fmean, median
 
 from matplotlib.patches import Patch
 
-from reports import style
-from reports.drawing import Drawing, Table
+from reports.drawing import style
+from reports.drawing.figure import Drawing, Table
 from reports.figures.state_size import state_bytes
-from reports.loss_parts import PARTS
-from reports.rescales import Cell, Trial, by_change, measure, net_losses
-from reports.selection import ReportRun
+from reports.measures.loss_parts import PARTS
+from reports.measures.rescales import Cell, Trial, by_change, measure, net_losses
+from reports.runs.selection import ReportRun
 
 TITLE = "Where the samples of a rescale are lost"
 

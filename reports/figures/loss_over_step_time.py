@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from harness.statistics import percentile_interval
-from reports import style
-from reports.drawing import Drawing, Table
+from harness.metrics.statistics import percentile_interval
+from reports.drawing import style
+from reports.drawing.figure import Drawing, Table
 from reports.figures.rescale_cost import interval_text
 from reports.figures.state_size import state_bytes
-from reports.rescales import BASELINE, SHARE, Measured, Noise, Trial, measure, net_losses
-from reports.selection import ReportRun
+from reports.measures.rescales import BASELINE, SHARE, Measured, Noise, Trial, measure, net_losses
+from reports.runs.selection import ReportRun
 
 TITLE = "Loss against the length of a step"
 _LINEAR_TO = 0.1

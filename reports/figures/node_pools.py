@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from harness.statistics import Estimate, estimate
-from reports import style
-from reports.drawing import Drawing, Table
-from reports.pools import PER, Pair, pairs
-from reports.selection import ReportRun, labels
+from harness.metrics.statistics import Estimate, estimate
+from reports.drawing import style
+from reports.drawing.figure import Drawing, Table
+from reports.measures.pools import PER, Pair, pairs
+from reports.runs.selection import ReportRun, labels
 
 TITLE = "Schedulers over the size of the cluster"
 _TIMES = {

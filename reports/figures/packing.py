@@ -7,10 +7,10 @@ from statistics import median
 
 from matplotlib.axes import Axes
 
-from reports import style
-from reports.drawing import Drawing, Table
-from reports.selection import ReportRun
-from reports.step_speed import Speed, speeds
+from reports.drawing import style
+from reports.drawing.figure import Drawing, Table
+from reports.measures.step_speed import Speed, speeds
+from reports.runs.selection import ReportRun
 
 TITLE = "Several workers on one device"
 _GB = 1e9

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from harness.profiles.evaluate import step_times
-from reports import style
-from reports.drawing import Drawing, Table
-from reports.rescales import system_names
-from reports.selection import ReportRun
+from reports.drawing import style
+from reports.drawing.figure import Drawing, Table
+from reports.measures.rescales import system_names
+from reports.runs.selection import ReportRun
 
 TITLE = "Throughput over parallelism"
 

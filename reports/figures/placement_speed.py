@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from statistics import median
 
 from harness.contracts.engine import JobState
-from reports import style
-from reports.drawing import Drawing, Table
-from reports.selection import ReportRun
+from reports.drawing import style
+from reports.drawing.figure import Drawing, Table
+from reports.runs.selection import ReportRun
 
 TITLE = "Throughput by where the slots are"
 _Program = tuple[str, int, int]

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from harness.metric_columns import Floats
-from harness.records import JobRecord
-from reports import style
-from reports.drawing import Drawing, Table
-from reports.selection import ReportRun, groups, labels
+from harness.metrics.columns import Floats
+from harness.results.records import JobRecord
+from reports.drawing import style
+from reports.drawing.figure import Drawing, Table
+from reports.runs.selection import ReportRun, groups, labels
 
 TITLE = "Time of a plan"
 _BINS = 40

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from harness.metrics.statistics import percentile_interval, ratio_of_medians
 from harness.profiles.evaluate import step_times
-from harness.records import ChangeRecord
-from harness.statistics import percentile_interval, ratio_of_medians
-from reports import style
-from reports.drawing import Drawing, Table
+from harness.results.records import ChangeRecord
+from reports.drawing import style
+from reports.drawing.figure import Drawing, Table
 from reports.figures.rescale_cost import interval_text
-from reports.rescales import system_names
-from reports.selection import ReportRun
+from reports.measures.rescales import system_names
+from reports.runs.selection import ReportRun
 
 TITLE = "Time of a profile by successive scale-in"
 BASELINE = "stop-free"

@@ -8,12 +8,12 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from harness.contracts.marks import Doing
-from harness.statistics import percentile_interval
-from reports import style
-from reports.drawing import Drawing, Table
+from harness.metrics.statistics import percentile_interval
+from reports.drawing import style
+from reports.drawing.figure import Drawing, Table
 from reports.figures.rescale_cost import interval_text
-from reports.recoveries import HANG_S, RANDOM, Recovery, recoveries
-from reports.selection import ReportRun
+from reports.measures.recoveries import HANG_S, RANDOM, Recovery, recoveries
+from reports.runs.selection import ReportRun
 
 TITLE = "Recovery from faults"
 _UNMARKED = {

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
-from harness.statistics import Interval, percentile_interval, ratio_of_medians
-from reports import style
-from reports.drawing import Drawing, Table
-from reports.rescales import Cell, Measured, Trial, by_change, measure
-from reports.selection import ReportRun
+from harness.metrics.statistics import Interval, percentile_interval, ratio_of_medians
+from reports.drawing import style
+from reports.drawing.figure import Drawing, Table
+from reports.measures.rescales import Cell, Measured, Trial, by_change, measure
+from reports.runs.selection import ReportRun
 
 TITLE = "What a rescale costs"
 BASELINE = "stop-resume"

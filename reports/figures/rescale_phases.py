@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from matplotlib.patches import Patch
 
-from reports import style
-from reports.drawing import Drawing, Table
-from reports.rescales import Cell, Trial, by_change, measure
-from reports.selection import ReportRun
+from reports.drawing import style
+from reports.drawing.figure import Drawing, Table
+from reports.measures.rescales import Cell, Trial, by_change, measure
+from reports.runs.selection import ReportRun
 
 TITLE = "Phases of a rescale"
 _HATCHES = ("", "////", "....")

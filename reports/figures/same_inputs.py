@@ -9,10 +9,10 @@ from statistics import fmean
 
 from matplotlib.axes import Axes
 
-from harness.statistics import Interval, mean_interval
-from reports import style
-from reports.drawing import Drawing, Table
-from reports.selection import ReportRun, groups, labels
+from harness.metrics.statistics import Interval, mean_interval
+from reports.drawing import style
+from reports.drawing.figure import Drawing, Table
+from reports.runs.selection import ReportRun, groups, labels
 
 TITLE = "On the same inputs"
 _PANELS = (

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from reports import style
-from reports.drawing import Drawing, Table
-from reports.rescales import Measured, measure
-from reports.selection import ReportRun
+from reports.drawing import style
+from reports.drawing.figure import Drawing, Table
+from reports.measures.rescales import Measured, measure
+from reports.runs.selection import ReportRun
 
 TITLE = "Samples lost, and what the formula says of nothing"
 LEAST = 3

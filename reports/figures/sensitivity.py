@@ -10,11 +10,11 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
-from harness.identity import portable
-from harness.statistics import Estimate, estimate
-from reports import style
-from reports.drawing import Drawing, Table
-from reports.selection import ReportRun, flat_options, labels
+from harness.configuration.identity import portable
+from harness.metrics.statistics import Estimate, estimate
+from reports.drawing import style
+from reports.drawing.figure import Drawing, Table
+from reports.runs.selection import ReportRun, flat_options, labels
 
 TITLE = "Sensitivity"
 _OUTCOMES = ("trace", "engine", "profile", "cluster")

@@ -11,10 +11,10 @@ from statistics import fmean
 import numpy as np
 from matplotlib.axes import Axes
 
-from harness.statistics import MIN_TRIALS, Estimate, estimate
-from reports import style
-from reports.drawing import Drawing, Table
-from reports.selection import ReportRun, groups, labels
+from harness.metrics.statistics import MIN_TRIALS, Estimate, estimate
+from reports.drawing import style
+from reports.drawing.figure import Drawing, Table
+from reports.runs.selection import ReportRun, groups, labels
 
 TITLE = "Simulated against live"
 METRICS: Mapping[str, str] = {

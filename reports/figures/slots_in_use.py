@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from matplotlib.ticker import MaxNLocator
 
-from harness.metric_columns import Floats
-from harness.records import GrantRecord, OutageRecord
-from reports import style
-from reports.drawing import Drawing
-from reports.selection import ReportRun, groups
+from harness.metrics.columns import Floats
+from harness.results.records import GrantRecord, OutageRecord
+from reports.drawing import style
+from reports.drawing.figure import Drawing
+from reports.runs.selection import ReportRun, groups
 
 TITLE = "Slots in use over time"
 MAX_PANELS = 10

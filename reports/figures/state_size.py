@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from harness.bandwidth import NAME, RECORD
-from harness.bounded_file import parse_json, read_text
-from harness.manifest import hardware_slug
-from harness.statistics import percentile_interval
-from harness.store import RESULT_DIRS
-from reports import style
-from reports.drawing import Drawing, Table
+from harness.bench.bandwidth import NAME, RECORD
+from harness.files.bounded_file import parse_json, read_text
+from harness.machine.manifest import hardware_slug
+from harness.metrics.statistics import percentile_interval
+from harness.results.store import RESULT_DIRS
+from reports.drawing import style
+from reports.drawing.figure import Drawing, Table
 from reports.figures.rescale_cost import interval_text
-from reports.rescales import BASELINE, SHARE, Trial, measure, net_losses, system_names
-from reports.selection import ReportRun
+from reports.measures.rescales import BASELINE, SHARE, Trial, measure, net_losses, system_names
+from reports.runs.selection import ReportRun
 
 TITLE = "Pause against the size of the state"
 STATE_BYTES = "state_bytes"

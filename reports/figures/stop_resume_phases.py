@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.records import ChangeRecord
-from reports import style
-from reports.drawing import Drawing, Table
-from reports.selection import ReportRun, groups
+from harness.results.records import ChangeRecord
+from reports.drawing import style
+from reports.drawing.figure import Drawing, Table
+from reports.runs.selection import ReportRun, groups
 
 TITLE = "Phases of a change"
 MAX_ROWS = 24

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
-from reports import style
-from reports.drawing import Drawing, Table
-from reports.selection import ReportRun
-from reports.stragglers import Case, cases, watched
+from reports.drawing import style
+from reports.drawing.figure import Drawing, Table
+from reports.measures.stragglers import Case, cases, watched
+from reports.runs.selection import ReportRun
 
 TITLE = "Stragglers"
 _RULES = {"off": "nothing is done", "remove": "stragglers are removed"}

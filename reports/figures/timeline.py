@@ -13,10 +13,10 @@ from matplotlib.colors import to_rgb
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from harness.records import GrantRecord
-from reports import style
-from reports.drawing import Drawing
-from reports.selection import ReportRun, groups
+from harness.results.records import GrantRecord
+from reports.drawing import style
+from reports.drawing.figure import Drawing
+from reports.runs.selection import ReportRun, groups
 
 TITLE = "Job timeline"
 MAX_DRAWN = 12

@@ -9,11 +9,11 @@ from statistics import fmean, median
 
 import numpy as np
 
-from harness.records import StepRecord
-from reports import style
-from reports.drawing import Drawing, Table
-from reports.rescales import system_names
-from reports.selection import ReportRun
+from harness.results.records import StepRecord
+from reports.drawing import style
+from reports.drawing.figure import Drawing, Table
+from reports.measures.rescales import system_names
+from reports.runs.selection import ReportRun
 
 TITLE = "Transient slots"
 

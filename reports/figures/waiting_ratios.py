@@ -7,10 +7,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from reports import style
-from reports.claims.cluster_numbers import SIZE_CLASSES, waiting_ratios
-from reports.drawing import Drawing, Table
-from reports.selection import ReportRun, groups
+from reports.drawing import style
+from reports.drawing.figure import Drawing, Table
+from reports.measures.cluster_numbers import SIZE_CLASSES, waiting_ratios
+from reports.runs.selection import ReportRun, groups
 
 TITLE = "Waiting time over running time"
 _NAMES = ("small", "medium", "large", "very large")

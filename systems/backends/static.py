@@ -7,13 +7,13 @@ from typing import ClassVar
 from harness.cluster import Cluster
 from harness.contracts.engine import Abilities, Change
 from harness.contracts.training import Phases, Reference
-from systems.reference.stock import stock_training
-from systems.runtime.driven_backend import DrivenBackend
-from systems.runtime.driven_job import MakeJob
-from systems.runtime.job_life import STARTING
-from systems.runtime.kernels import slot_types
-from systems.runtime.options import RuntimeOptions
-from systems.runtime.processes import grouped_jobs
+from systems.backends.plain_ddp_reference import stock_training
+from systems.runtime.driver.backend import DrivenBackend
+from systems.runtime.driver.ending import STARTING
+from systems.runtime.driver.job_protocol import MakeJob
+from systems.runtime.driver.launch import grouped_jobs
+from systems.runtime.wire.kernels import slot_types
+from systems.runtime.wire.options import RuntimeOptions
 
 _WAY_OUT = "choose a backend that can, for example backend=stop_resume"
 

@@ -7,10 +7,10 @@ from typing import ClassVar
 from harness.cluster import Cluster
 from harness.contracts.engine import Abilities
 from harness.contracts.training import Phases, TrainingOrder
-from systems.runtime.driven_backend import DrivenBackend
-from systems.runtime.driven_job import DrivenJob, Hands, MakeJob
-from systems.runtime.job_life import STARTING
-from systems.runtime.options import RuntimeOptions
+from systems.runtime.driver.backend import DrivenBackend
+from systems.runtime.driver.ending import STARTING
+from systems.runtime.driver.job_protocol import DrivenJob, Hands, MakeJob
+from systems.runtime.wire.options import RuntimeOptions
 from systems.torchrun.job import TorchrunJob
 from systems.torchrun.options import TorchrunOptions
 

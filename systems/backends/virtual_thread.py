@@ -7,13 +7,13 @@ from typing import ClassVar, Unpack
 from harness.cluster import Cluster
 from harness.contracts.engine import Abilities
 from harness.contracts.training import Phases, Reference
-from systems.elastic.elastic_backend import ElasticBackend, ElasticChoices
-from systems.elastic.options import elastic_options
-from systems.reference.stock import stock_training
-from systems.runtime.driven_job import MakeJob
-from systems.runtime.job_life import restart_phases
-from systems.runtime.kernels import slot_types
-from systems.runtime.processes import grouped_jobs
+from systems.backends.plain_ddp_reference import stock_training
+from systems.elastic.driver.backend import ElasticBackend, ElasticChoices
+from systems.elastic.wire.options import elastic_options
+from systems.runtime.driver.ending import restart_phases
+from systems.runtime.driver.job_protocol import MakeJob
+from systems.runtime.driver.launch import grouped_jobs
+from systems.runtime.wire.kernels import slot_types
 from systems.virtual.levels import LEVELS, level_of
 
 RECONFIGURATIONS = ("stop_free", "checkpoint")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar, Unpack
 
-from systems.elastic.elastic_backend import ElasticBackend, ElasticChoices
-from systems.elastic.options import elastic_options
+from systems.elastic.driver.backend import ElasticBackend, ElasticChoices
+from systems.elastic.wire.options import elastic_options
 
 
 class WarmRestart(ElasticBackend):

@@ -21,8 +21,8 @@ PREIMPORT = (
     "torch",
     "torch._dynamo",
     "torch.nn.parallel",
-    "systems.runtime.training_loop",
-    "systems.elastic.elastic_loop",
+    "systems.restart.training_loop",
+    "systems.elastic.worker.loop",
 )
 SPARE_BYTES = 30_000_000
 """Memory that only a prepared spare has; it shares the rest with the process it was forked from.
@@ -97,7 +97,7 @@ class Local:
         with spec.log_path.open("ab") as log:
             self._processes[handle] = subprocess.Popen(
                 [
-                    *(sys.executable, "-u", "-m", "systems.runtime.process"),
+                    *(sys.executable, "-u", "-m", "systems.runtime.wire.process"),
                     *(str(os.getpid()), cores, spec.entry, *spec.argv),
                 ],
                 env={**os.environ, **_module_path(), **spec.env, **spec.own_env},

@@ -1,4 +1,4 @@
-"""The local launcher's side of a fork server (``systems.runtime.zygote``).
+"""The local launcher's side of a fork server (``systems.runtime.prefork.zygote``).
 
 The fork server can die or stop like any process, so no call here waits for it. Bytes that its
 socket has no room for are kept. If it leaves a request unanswered for too long, it is killed. The
@@ -21,7 +21,7 @@ from functools import partial
 from harness.contracts.launcher import Exit, ProcessSpec, Spares, SpareSpec
 from systems.launchers.exits import describe_code
 from systems.launchers.spare_pool import SparePool
-from systems.runtime.control import LineBuffer, Message, encode
+from systems.runtime.wire.control import LineBuffer, Message, encode
 
 CLOSE_TIMEOUT_S = 10.0
 ANSWER_TIMEOUT_S = 10.0
@@ -84,7 +84,7 @@ class Preimported:
         with theirs:
             self._process = subprocess.Popen(
                 [
-                    *(sys.executable, "-u", "-m", "systems.runtime.zygote"),
+                    *(sys.executable, "-u", "-m", "systems.runtime.prefork.zygote"),
                     *(str(os.getpid()), str(theirs.fileno()), *self._modules),
                 ],
                 env={**os.environ, **self._environment, **_SINGLE},

@@ -19,9 +19,9 @@ from harness.contracts.scheduler import (
     Requirement,
     Suspend,
 )
-from systems.schedulers.gang import least_slots, refuse_misfit
-from systems.schedulers.news import touched
-from systems.schedulers.sizes import Levels, levels_of
+from systems.schedulers.common.gang import least_slots, refuse_misfit
+from systems.schedulers.common.news import touched
+from systems.schedulers.common.sizes import Levels, levels_of
 
 _Order: TypeAlias = tuple[float, float, str]
 """Order of jobs that have no slots yet: length of the job, arrival, id."""

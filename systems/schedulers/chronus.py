@@ -11,10 +11,10 @@ from harness.contracts.scheduler import (
     Knowledge,
     Requirement,
 )
-from systems.schedulers.gang import gang_slots
-from systems.schedulers.gang_book import GangBook
-from systems.schedulers.lease_plan import LeaseJob, plan_leases
-from systems.schedulers.rounds import Rounds
+from systems.schedulers.common.gang import gang_slots
+from systems.schedulers.common.gang_book import GangBook
+from systems.schedulers.common.rounds import Rounds
+from systems.schedulers.leases.lease_plan import LeaseJob, plan_leases
 
 _ROUNDING = 1e-9
 

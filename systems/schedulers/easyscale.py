@@ -20,12 +20,12 @@ from harness.contracts.scheduler import (
     Requirement,
     Suspend,
 )
-from systems.easyscale.ai_master import AIMaster, Plan, Rules
-from systems.easyscale.board import Board, Slots, Types
-from systems.easyscale.model import Counts
-from systems.easyscale.proposals import accept, fits
-from systems.schedulers.gang import refuse_misfit
-from systems.schedulers.news import touched
+from systems.schedulers.common.gang import refuse_misfit
+from systems.schedulers.common.news import touched
+from systems.schedulers.easyscale_plans.ai_master import AIMaster, Plan, Rules
+from systems.schedulers.easyscale_plans.board import Board, Slots, Types
+from systems.schedulers.easyscale_plans.model import Counts
+from systems.schedulers.easyscale_plans.proposals import accept, fits
 
 _LOSSES = (EventKind.GRANT_LOST, EventKind.GRANT_SHRUNK)
 
@@ -69,7 +69,7 @@ class EasyScale:
     ``exchange``: a proposal may give slots back as well, so that a job with as many slots as
     virtual workers can move to faster ones. The paper's proposals add one slot and give none back:
     ``max_added=1, exchange=False``; a job on half of maxP equal slots then stays there.
-    ``scales``: how configurations are enumerated (``systems/easyscale/plans.py``).
+    ``scales``: how configurations are enumerated (``systems/schedulers/easyscale_plans/plans.py``).
 
     Source: EasyScale (SC '23), sections 3.4, with equations (1a) to (1e), and 5.2. Values of the
     paper: 30% waste, minP = 0; K, the rounds, the time-out and the definition of the speed-up are

@@ -19,9 +19,9 @@ from harness.contracts.scheduler import (
     Suspend,
     Throughput,
 )
-from systems.schedulers.gang import gang_slots, least_slots, refuse_misfit
-from systems.schedulers.news import touched
-from systems.schedulers.sizes import counts_within, useful_counts
+from systems.schedulers.common.gang import gang_slots, least_slots, refuse_misfit
+from systems.schedulers.common.news import touched
+from systems.schedulers.common.sizes import counts_within, useful_counts
 
 _Order = tuple[float, float, str]
 

@@ -11,6 +11,7 @@ from typing import ClassVar
 from sortedcontainers import SortedList
 
 from harness.contracts.engine import EventKind
+from harness.contracts.job import DeadlineKind
 from harness.contracts.scheduler import (
     ClusterView,
     Decision,
@@ -20,12 +21,11 @@ from harness.contracts.scheduler import (
     Refuse,
     Suspend,
 )
-from harness.trace.job import DeadlineKind
+from systems.schedulers.common.gang import gang_slots, least_slots
+from systems.schedulers.common.news import touched
+from systems.schedulers.common.sizes import counts_within, useful_counts
 from systems.schedulers.edf import Edf
-from systems.schedulers.edf_forecast import Runner, ends_s
-from systems.schedulers.gang import gang_slots, least_slots
-from systems.schedulers.news import touched
-from systems.schedulers.sizes import counts_within, useful_counts
+from systems.schedulers.shares.edf_forecast import Runner, ends_s
 
 _ROUNDING = 1e-9
 """Relative rounding error of times, which are sums."""

@@ -6,8 +6,8 @@ from typing import ClassVar
 
 from harness.contracts.scheduler import ClusterView, Decision, Knowledge, Requirement
 from systems.schedulers.elasticflow import check_time_slots
-from systems.schedulers.min_share import fill_all
-from systems.schedulers.share_book import ShareBook, TimeSlots
+from systems.schedulers.shares.min_share import fill_all
+from systems.schedulers.shares.share_book import ShareBook, TimeSlots
 
 
 class EdfElastic:

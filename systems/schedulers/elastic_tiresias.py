@@ -18,14 +18,14 @@ from harness.contracts.scheduler import (
     Requirement,
     Suspend,
 )
-from systems.schedulers.compaction import Compaction, Donor, Move
-from systems.schedulers.gang import gang_slots
-from systems.schedulers.news import touched
-from systems.schedulers.service_groups import ServiceGroups
-from systems.schedulers.slot_claims import SlotClaims, grant_of
-from systems.schedulers.speed_tables import SpeedTables, speed_kind
-from systems.schedulers.waiting import Key
-from systems.schedulers.waiting_kinds import WaitingKinds
+from systems.schedulers.attained_service.compaction import Compaction, Donor, Move
+from systems.schedulers.attained_service.service_groups import ServiceGroups
+from systems.schedulers.common.gang import gang_slots
+from systems.schedulers.common.news import touched
+from systems.schedulers.common.slot_claims import SlotClaims, grant_of
+from systems.schedulers.common.speed_tables import SpeedTables, speed_kind
+from systems.schedulers.common.waiting import Key
+from systems.schedulers.common.waiting_kinds import WaitingKinds
 
 _Kind = tuple[object, ...]
 

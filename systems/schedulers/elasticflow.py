@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from harness.contracts.job import DeadlineKind
 from harness.contracts.scheduler import (
     ClusterView,
     Decision,
@@ -13,9 +14,8 @@ from harness.contracts.scheduler import (
     Requirement,
     Suspend,
 )
-from harness.trace.job import DeadlineKind
-from systems.schedulers.min_share import Plan, fill_all
-from systems.schedulers.share_book import BY_DEADLINE, ShareBook, ShareJob, TimeSlots
+from systems.schedulers.shares.min_share import Plan, fill_all
+from systems.schedulers.shares.share_book import BY_DEADLINE, ShareBook, ShareJob, TimeSlots
 
 
 class ElasticFlow:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from harness.contracts.job import JobSpec
 from harness.contracts.scheduler import (
     ClusterView,
     Decision,
@@ -13,10 +14,9 @@ from harness.contracts.scheduler import (
     Requirement,
     Suspend,
 )
-from harness.trace.job import JobSpec
-from systems.schedulers.gang import gang_slots, refuse_misfit
-from systems.schedulers.news import touched
-from systems.schedulers.waiting import Key, WaitingJobs
+from systems.schedulers.common.gang import gang_slots, refuse_misfit
+from systems.schedulers.common.news import touched
+from systems.schedulers.common.waiting import Key, WaitingJobs
 
 
 class Fifo:

@@ -15,11 +15,11 @@ from harness.contracts.scheduler import (
     Requirement,
     Suspend,
 )
-from systems.schedulers.gang import gang_slots, refuse_misfit
-from systems.schedulers.gang_plan import GangPlan
-from systems.schedulers.idle_slots import free_by_host, grown, moved, taken_from
-from systems.schedulers.news import touched
-from systems.schedulers.packing import (
+from systems.schedulers.common.gang import gang_slots, refuse_misfit
+from systems.schedulers.common.gang_plan import GangPlan
+from systems.schedulers.common.idle_slots import free_by_host, grown, moved, taken_from
+from systems.schedulers.common.news import touched
+from systems.schedulers.common.packing import (
     IN_TURN,
     Packing,
     in_turn,
@@ -27,8 +27,8 @@ from systems.schedulers.packing import (
     promised_devices,
     usable_devices,
 )
-from systems.schedulers.rounds import Rounds
-from systems.schedulers.waiting import Key
+from systems.schedulers.common.rounds import Rounds
+from systems.schedulers.common.waiting import Key
 
 _WAITING, _DONE = IN_TURN + 1, IN_TURN + 2
 """Levels of the order: a waiting job comes after a job in the middle of its turn, and before a

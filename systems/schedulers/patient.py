@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from harness.contracts.engine import JobState
+from harness.contracts.job import DeadlineKind
 from harness.contracts.scheduler import (
     ClusterView,
     Decision,
@@ -15,10 +16,9 @@ from harness.contracts.scheduler import (
     Requirement,
     Suspend,
 )
-from harness.trace.job import DeadlineKind
 from systems.schedulers.elasticflow import check_time_slots, could_alone
-from systems.schedulers.min_share import Plan, fill_all
-from systems.schedulers.share_book import ShareBook, ShareJob, TimeSlots
+from systems.schedulers.shares.min_share import Plan, fill_all
+from systems.schedulers.shares.share_book import ShareBook, ShareJob, TimeSlots
 
 _Changes = dict[str, Grant | Suspend | Refuse]
 

@@ -22,11 +22,11 @@ from harness.contracts.scheduler import (
     Requirement,
     Suspend,
 )
-from systems.schedulers.gang import least_slots, refuse_misfit
-from systems.schedulers.goodput import GoodputTable, goodput_table, realloc_factor
-from systems.schedulers.news import touched
-from systems.schedulers.rounds import Rounds
-from systems.schedulers.share_search import Floats, Genetic, Ints, exact_shares, losses
+from systems.schedulers.common.gang import least_slots, refuse_misfit
+from systems.schedulers.common.goodput import GoodputTable, goodput_table, realloc_factor
+from systems.schedulers.common.news import touched
+from systems.schedulers.common.rounds import Rounds
+from systems.schedulers.common.share_search import Floats, Genetic, Ints, exact_shares, losses
 
 
 @dataclass(slots=True)

@@ -13,6 +13,7 @@ from sortedcontainers import SortedList
 
 from harness.cluster import Cluster
 from harness.contracts.engine import EventKind
+from harness.contracts.job import JobSpec
 from harness.contracts.scheduler import (
     ClusterView,
     Decision,
@@ -23,12 +24,11 @@ from harness.contracts.scheduler import (
     Requirement,
     Suspend,
 )
-from harness.trace.job import JobSpec
-from systems.schedulers.decision_times import DecisionTimes, Trigger
-from systems.schedulers.gang import refuse_misfit
-from systems.schedulers.news import touched
-from systems.schedulers.scalability import AllReduce, Scalability, ScalabilityAnalyser
-from systems.schedulers.slot_split import best_split
+from systems.schedulers.common.decision_times import DecisionTimes, Trigger
+from systems.schedulers.common.gang import refuse_misfit
+from systems.schedulers.common.news import touched
+from systems.schedulers.common.scalability import AllReduce, Scalability, ScalabilityAnalyser
+from systems.schedulers.common.slot_split import best_split
 
 _Order = tuple[float, str]
 

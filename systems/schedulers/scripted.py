@@ -18,10 +18,10 @@ from harness.contracts.scheduler import (
     Requirement,
     Suspend,
 )
-from systems.schedulers.gang import gang_slots, refuse_misfit
-from systems.schedulers.news import touched
-from systems.schedulers.script import Order, Step, parse_script, repeated
-from systems.schedulers.waiting import Key, WaitingJobs
+from systems.schedulers.common.gang import gang_slots, refuse_misfit
+from systems.schedulers.common.news import touched
+from systems.schedulers.common.script import Order, Step, parse_script, repeated
+from systems.schedulers.common.waiting import Key, WaitingJobs
 
 
 class Scripted:

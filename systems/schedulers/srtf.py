@@ -14,10 +14,10 @@ from harness.contracts.scheduler import (
     Requirement,
     Suspend,
 )
-from systems.schedulers.gang import gang_slots, refuse_misfit
-from systems.schedulers.gang_plan import GangPlan
-from systems.schedulers.news import touched
-from systems.schedulers.waiting import Key
+from systems.schedulers.common.gang import gang_slots, refuse_misfit
+from systems.schedulers.common.gang_plan import GangPlan
+from systems.schedulers.common.news import touched
+from systems.schedulers.common.waiting import Key
 
 
 class Srtf:

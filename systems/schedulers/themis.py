@@ -7,11 +7,11 @@ from collections.abc import Collection, Iterable
 from typing import ClassVar
 
 from harness.contracts.scheduler import ClusterView, Decision, Knowledge, Requirement
-from systems.schedulers.best_subset import best_subset
-from systems.schedulers.gang import gang_slots
-from systems.schedulers.gang_book import GangBook
-from systems.schedulers.news import touched
-from systems.schedulers.rounds import Rounds
+from systems.schedulers.common.best_subset import best_subset
+from systems.schedulers.common.gang import gang_slots
+from systems.schedulers.common.gang_book import GangBook
+from systems.schedulers.common.news import touched
+from systems.schedulers.common.rounds import Rounds
 
 
 class Themis:

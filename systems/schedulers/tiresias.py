@@ -13,8 +13,8 @@ from harness.contracts.scheduler import (
     Requirement,
     Suspend,
 )
-from systems.schedulers.gittins import ServiceHistory
-from systems.schedulers.service_groups import ServiceGroups
+from systems.schedulers.attained_service.gittins import ServiceHistory
+from systems.schedulers.attained_service.service_groups import ServiceGroups
 
 
 class Tiresias:

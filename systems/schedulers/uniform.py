@@ -15,9 +15,9 @@ from harness.contracts.scheduler import (
     Requirement,
     Suspend,
 )
-from systems.schedulers.gang import least_slots, refuse_misfit
-from systems.schedulers.news import touched
-from systems.schedulers.waiting import Key, WaitingJobs
+from systems.schedulers.common.gang import least_slots, refuse_misfit
+from systems.schedulers.common.news import touched
+from systems.schedulers.common.waiting import Key, WaitingJobs
 
 
 class Uniform:

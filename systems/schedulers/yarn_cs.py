@@ -16,8 +16,8 @@ from harness.contracts.scheduler import (
     Requirement,
     Suspend,
 )
-from systems.schedulers.gang import gang_slots, refuse_misfit
-from systems.schedulers.news import touched
+from systems.schedulers.common.gang import gang_slots, refuse_misfit
+from systems.schedulers.common.news import touched
 
 
 class YarnCs:

@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 
-from systems.runtime.control import TOKEN_VARIABLE, ControlClient
+from systems.runtime.wire.control import TOKEN_VARIABLE, ControlClient
 from systems.torchrun.order import AgentOrder
 
 ORDER_TIMEOUT_S = 300.0
@@ -70,7 +70,7 @@ def _run(client: ControlClient, worker: Sequence[str]) -> int:
     client.send({"kind": "ready"})
     order = AgentOrder.from_message(client.receive(ORDER_TIMEOUT_S))
     threading.Thread(target=_obey, args=(client,), name="obey", daemon=True).start()
-    arguments = [*order.arguments(), "--module", "systems.runtime.process", *worker]
+    arguments = [*order.arguments(), "--module", "systems.runtime.wire.process", *worker]
     print("torchrun", *arguments, flush=True)
     try:
         run.main(arguments)

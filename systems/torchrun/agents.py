@@ -9,9 +9,9 @@ from typing import Any
 from harness.cluster import Cluster
 from harness.contracts.launcher import Exit
 from harness.contracts.training import TrainingOrder
-from systems.runtime.beats import after_silence
-from systems.runtime.control_server import Connection
-from systems.runtime.driven_job import Hands
+from systems.runtime.driver.beats import after_silence
+from systems.runtime.driver.job_protocol import Hands
+from systems.runtime.wire.control_server import Connection
 from systems.torchrun.membership import Agent, Span, Worker
 from systems.torchrun.options import TorchrunOptions
 from systems.torchrun.processes import agent_order, agent_spec, store_spec

@@ -22,17 +22,8 @@ from harness.cluster import Cluster
 from harness.contracts.engine import Change, ChangeKind
 from harness.contracts.launcher import Exit
 from harness.contracts.training import Report, ReportKind, TrainingOrder
-from systems.runtime.beats import DRIVER, Beats, write_accusation
-from systems.runtime.control import encode
-from systems.runtime.control_server import Connection
-from systems.runtime.driven_job import (
-    IDLE_WAIT_S,
-    LOSING_WAIT_S,
-    STARTING_WAIT_S,
-    Hands,
-    Saved,
-)
-from systems.runtime.job_life import (
+from systems.runtime.driver.beats import DRIVER, Beats, write_accusation
+from systems.runtime.driver.ending import (
     EXIT_TIMEOUT_S,
     Ending,
     Fate,
@@ -40,7 +31,16 @@ from systems.runtime.job_life import (
     not_started,
     tell_late_exit,
 )
-from systems.runtime.step_log import LineWriter
+from systems.runtime.driver.job_protocol import (
+    IDLE_WAIT_S,
+    LOSING_WAIT_S,
+    STARTING_WAIT_S,
+    Hands,
+    Saved,
+)
+from systems.runtime.wire.control import encode
+from systems.runtime.wire.control_server import Connection
+from systems.runtime.wire.step_log import LineWriter
 from systems.torchrun.agents import Agents, end_of
 from systems.torchrun.membership import Agent, Round
 from systems.torchrun.options import TorchrunOptions

@@ -6,7 +6,7 @@ import time
 
 from torch.distributed.elastic.metrics.api import MetricData, MetricHandler, configure
 
-from systems.runtime.control import ControlClient
+from systems.runtime.wire.control import ControlClient
 
 GROUP = "torchelastic"
 MEASURED = {

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from harness.cluster import Slot
 from harness.contracts.launcher import Exit
-from systems.runtime.control_server import Connection
-from systems.runtime.driven_job import Saved
+from systems.runtime.driver.job_protocol import Saved
+from systems.runtime.wire.control_server import Connection
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from systems.runtime.options import RuntimeOptions
+from systems.runtime.wire.options import RuntimeOptions
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
-from harness.file_names import file_name
-from systems.runtime.control import Message
+from harness.files.safe_names import file_name
+from systems.runtime.wire.control import Message
 
 
 @dataclass(frozen=True, slots=True)

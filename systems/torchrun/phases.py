@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from systems.runtime.step_log import read_lines
+from systems.runtime.wire.step_log import read_lines
 from systems.torchrun.membership import Agent, Worker
 
 

@@ -7,16 +7,16 @@ from dataclasses import replace
 from harness.cluster import Cluster, Slot
 from harness.contracts.launcher import ProcessSpec
 from harness.contracts.training import TrainingOrder
-from systems.runtime.control import TOKEN_VARIABLE
-from systems.runtime.driven_job import Hands
-from systems.runtime.kernels import kernels_of
-from systems.runtime.order import WorkerOrder
-from systems.runtime.processes import slot_environment
+from systems.restart.order import WorkerOrder
+from systems.runtime.driver.job_protocol import Hands
+from systems.runtime.driver.launch import slot_environment
+from systems.runtime.wire.control import TOKEN_VARIABLE
+from systems.runtime.wire.kernels import kernels_of
 from systems.torchrun.membership import Round
 from systems.torchrun.options import TorchrunOptions
 from systems.torchrun.order import AgentOrder
 
-STORE_ENTRY = "systems.elastic.store_server:main"
+STORE_ENTRY = "systems.runtime.driver.store_server:main"
 AGENT_ENTRY = "systems.torchrun.agent:main"
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from harness.cluster import Cluster
 from harness.contracts.training import TrainingOrder
-from systems.runtime.control_server import Connection
-from systems.runtime.driven_job import Hands, Saved
+from systems.runtime.driver.job_protocol import Hands, Saved
+from systems.runtime.wire.control_server import Connection
 from systems.torchrun.membership import Agent, Round, Worker
 from systems.torchrun.options import TorchrunOptions
 from systems.torchrun.processes import worker_order

@@ -11,9 +11,9 @@ import time
 from collections.abc import Sequence
 from types import FrameType
 
-from systems.runtime.control import TOKEN_VARIABLE, ControlClient, Message
-from systems.runtime.order import WorkerOrder
-from systems.runtime.worker import work
+from systems.restart.main import work
+from systems.restart.order import WorkerOrder
+from systems.runtime.wire.control import TOKEN_VARIABLE, ControlClient, Message
 
 END_TIMEOUT_S = 5.0
 EXIT_STOPPED = 128 + signal.SIGTERM
@@ -47,7 +47,7 @@ def main(argv: Sequence[str]) -> int:
 
 def _train(message: Message, client: ControlClient, ordered_at: float) -> None:
     order = WorkerOrder.from_message(message)
-    loop = importlib.import_module("systems.runtime.training_loop")
+    loop = importlib.import_module("systems.restart.training_loop")
     loop.train(order, client, ordered_at, finishing=_stay)
 
 

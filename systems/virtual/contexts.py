@@ -13,11 +13,11 @@ from typing import Protocol
 
 import torch
 
-from systems.elastic.groups import Group, Pending
-from systems.runtime.data_order import step_seed
-from systems.runtime.trainer import seed_all
+from systems.runtime.data.data_order import step_seed
+from systems.runtime.data.random_states import ProcessRandom, RandomStates
+from systems.runtime.wire.groups import Group, Pending
+from systems.runtime.worker.trainer import seed_all
 from systems.virtual.loader_states import LoaderStates
-from systems.virtual.random_states import ProcessRandom, RandomStates
 
 
 class Contexts(Protocol):

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 import torch
 
-from systems.elastic.groups import Group
-from systems.runtime.reduction import BucketLayout, Places
+from systems.runtime.reduction.ordered import BucketLayout, Places
+from systems.runtime.wire.groups import Group
 from systems.virtual.exchange import Exchange, exchange_over
 from systems.virtual.gradient_memory import GradientMemory, buckets_of
 from systems.virtual.ordered_sum import OrderedSum, plan_blocks

@@ -19,11 +19,11 @@ from typing import NamedTuple, TypeAlias
 import torch
 
 from harness.contracts.training import Batch, Workload
-from systems.runtime.data_order import DataOrder, Plan, epochs_of
-from systems.runtime.fetching import Ahead, Fetchers, Pieces, Request, Source
-from systems.virtual.drawing import draw
+from systems.runtime.data.data_order import DataOrder, Plan, epochs_of
+from systems.runtime.data.drawing import draw
+from systems.runtime.data.fetching import Ahead, Fetchers, Pieces, Request, Source
+from systems.runtime.data.random_states import ProcessRandom
 from systems.virtual.loader_states import LoaderStates
-from systems.virtual.random_states import ProcessRandom
 
 States: TypeAlias = "list[bytes]"
 """Random states of the local workers."""

@@ -14,9 +14,9 @@ from typing import Protocol
 
 import torch
 
-from systems.elastic.groups import Group
-from systems.elastic.transfer.memory import host_identity
-from systems.runtime.reduction import BucketLayout
+from systems.runtime.reduction.ordered import BucketLayout
+from systems.runtime.tensors.memory import host_identity
+from systems.runtime.wire.groups import Group
 from systems.virtual.gradient_memory import GradientMemory, buckets_of
 from systems.virtual.host_memory import open_other
 from systems.virtual.ordered_sum import OrderedSum, part_of, plan_blocks

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import torch
 
-from systems.runtime.reduction import BucketLayout
+from systems.runtime.reduction.ordered import BucketLayout
 from systems.virtual.host_memory import HostMemory
 from systems.virtual.mapped_memory import mapped, offsets
 

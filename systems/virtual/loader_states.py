@@ -13,10 +13,10 @@ from collections.abc import Sequence
 
 import torch
 
-from systems.elastic.groups import Group, Pending
-from systems.runtime.data_order import step_seed
-from systems.virtual.drawing import first_states
-from systems.virtual.random_states import ProcessRandom
+from systems.runtime.data.data_order import step_seed
+from systems.runtime.data.drawing import first_states
+from systems.runtime.data.random_states import ProcessRandom
+from systems.runtime.wire.groups import Group, Pending
 
 
 class LoaderStates:

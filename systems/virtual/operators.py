@@ -18,8 +18,8 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from harness.targets import locate
-from systems.runtime.determinism import check_kernels, use_common_kernels
+from harness.configuration.named_classes import locate
+from systems.runtime.worker.determinism import check_kernels, use_common_kernels
 
 WARM_UP_STEPS = 2
 

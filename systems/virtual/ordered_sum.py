@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
-from harness.ring_order import ring_chunks
+from harness.machine.gloo_ring import ring_chunks
 
 BLOCK_ELEMENTS = 1 << 16
 """Number of elements summed at once, so that the result stays in a core's own cache."""

@@ -15,9 +15,9 @@ from typing import cast
 
 import torch
 
-from harness.ring_order import ring_chunks
-from systems.elastic.groups import Group
-from systems.runtime.reduction import BucketLayout, Places
+from harness.machine.gloo_ring import ring_chunks
+from systems.runtime.reduction.ordered import BucketLayout, Places
+from systems.runtime.wire.groups import Group
 from systems.virtual.mapped_memory import mapped_tensors
 from systems.virtual.small_parameters import SmallParameters, is_small
 from systems.virtual.sum_kernel import CompiledPieces, Piece, TorchPieces, pieces_of

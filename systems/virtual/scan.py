@@ -20,12 +20,12 @@ from typing import Any
 
 import yaml
 
-from harness.compose import CONFIG_DIR, options
+from harness.configuration.compose import CONFIG_DIR, options
 from harness.contracts.training import WorkloadSpec
-from harness.experiment import read_pool
-from harness.interrupts import run_command
-from harness.problems import Problem, UserError, render, suggest
-from systems.runtime.kernels import NEWEST_COMMON, Kernels
+from harness.errors import Problem, UserError, render, suggest
+from harness.machine.interrupts import run_command
+from harness.run.experiment import read_pool
+from systems.runtime.wire.kernels import NEWEST_COMMON, Kernels
 
 TUNED = ("convolution", "rnn")
 """Parts of the names of operators for which D2 does not use the vendor's kernels: oneDNN's on CPUs,

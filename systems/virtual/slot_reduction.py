@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from systems.runtime.reduction import BucketLayout, Places
+from systems.runtime.reduction.ordered import BucketLayout, Places
 from systems.virtual.copied_gradients import CopiedGradients
 from systems.virtual.gradient_memory import GradientMemory
 from systems.virtual.running_sum import RunningSum

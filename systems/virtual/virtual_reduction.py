@@ -14,10 +14,10 @@ from typing import cast
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from systems.elastic.groups import Group, GroupLost
-from systems.runtime.reduction import BucketLayout, OrderedReduction, Places
-from systems.runtime.unused_parameters import unused
-from systems.virtual.assignment import ranges
+from systems.runtime.reduction.ordered import BucketLayout, OrderedReduction, Places
+from systems.runtime.reduction.unused_parameters import unused
+from systems.runtime.wire.groups import Group, GroupLost
+from systems.runtime.wire.virtual_plan import ranges
 from systems.virtual.copied_gradients import CopiedGradients
 from systems.virtual.gradient_memory import GradientMemory
 from systems.virtual.running_sum import RunningSum

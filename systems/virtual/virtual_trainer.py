@@ -13,13 +13,13 @@ import torch
 
 from harness.contracts.marks import Doing
 from harness.contracts.training import Batch
-from systems.elastic.groups import GroupLost
-from systems.runtime.data_order import Plan, epochs_of, share
-from systems.runtime.mark import Mark
-from systems.runtime.session import Session
-from systems.runtime.step_log import SamplesLog
-from systems.runtime.trainer import OnLosses, Trainer, on_device
-from systems.virtual.assignment import check_counts, split_evenly
+from systems.runtime.data.data_order import Plan, epochs_of, share
+from systems.runtime.wire.groups import GroupLost
+from systems.runtime.wire.step_log import SamplesLog
+from systems.runtime.wire.virtual_plan import check_counts, split_evenly
+from systems.runtime.worker.mark import Mark
+from systems.runtime.worker.session import Session
+from systems.runtime.worker.trainer import OnLosses, Trainer, on_device
 from systems.virtual.contexts import Contexts
 from systems.virtual.drawn_samples import DrawnSamples
 from systems.virtual.virtual_reduction import VirtualReduction

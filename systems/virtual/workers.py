@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from systems.runtime.mark import Mark
-from systems.runtime.reduction import OrderedReduction
-from systems.runtime.session import Program, Session
-from systems.runtime.trainer import Trainer
+from systems.runtime.reduction.ordered import OrderedReduction
+from systems.runtime.worker.mark import Mark
+from systems.runtime.worker.session import Program, Session
+from systems.runtime.worker.trainer import Trainer
 from systems.virtual.contexts import Contexts, SeededContexts, StreamContexts
 from systems.virtual.drawn_samples import DrawnSamples
 from systems.virtual.loader_states import LoaderStates

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from harness.archive import archive_of
-from harness.compose import options
+from harness.configuration.compose import options
+from harness.results.archive import archive_of
 
 REFERENCE = Path(__file__).parents[2] / "results" / "reference"
 

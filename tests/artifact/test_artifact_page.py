@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 
-from harness.problems import UserError
-from harness.store import run_paths
-from reports import artifact
+from harness.errors import UserError
+from harness.results.store import run_paths
+from reports.artifact import __main__ as artifact
 from reports.claims.ledger import load
 from tests.artifact.shown import ROOT
 

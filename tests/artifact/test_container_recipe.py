@@ -51,12 +51,12 @@ def test_the_first_copy_is_enough_to_install():
     assert set(files) | {"Makefile"} <= set(first)
 
 
-def test_make_targets_it_names_are_there_and_kick_is_its_check():
+def test_make_targets_it_names_are_there_and_smoke_is_its_check():
     targets = re.findall(r"\bmake (?!\\)([a-z-]+)", "\n".join(instructions("RUN")))
     assert "env" in targets
     assert set(targets) <= make_targets()
     (check,) = instructions("CMD")
-    assert check == '["make", "kick"]'
+    assert check == '["make", "smoke"]'
 
 
 def test_it_leaves_root_before_anything_of_the_project_is_copied():

@@ -7,13 +7,13 @@ from collections import Counter
 import pytest
 import yaml
 
-from harness.compose import options
-from harness.study import read_study
-from reports.artifact_claims import verdict
+from harness.configuration.compose import options
+from harness.configuration.study import read_study
+from reports.artifact.claim_rows import verdict
 from reports.claims.ledger import load
+from reports.claims.wording import WORDS
+from reports.drawing.style import RC
 from reports.figures import FIGURES
-from reports.style import RC
-from reports.wording import WORDS
 from tests.artifact.shown import ROOT
 from tests.schedulers.world import built
 

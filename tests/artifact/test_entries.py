@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from reports import artifact_claims
+from reports.artifact import claim_rows as artifact_claims
 from reports.claims.ledger import Criterion, load
 from tests.artifact.shown import ROOT
 

@@ -10,12 +10,12 @@ import sys
 import pytest
 import yaml
 
-from harness.command_line import main as run_harness
-from harness.store import iter_runs
+from harness.cli import main as run_harness
+from harness.results.store import iter_runs
 from harness.trace.__main__ import main as run_trace
 from harness.trace.build import load_trace
 from harness.trace.columns import ColumnsReader
-from harness.trace.trace import TraceError
+from harness.trace.model.trace import TraceError
 from harness.trace.transforms import TransformContext
 from tests.artifact.shown import ROOT, commands_of
 

@@ -8,10 +8,10 @@ import random
 
 import pytest
 
-from harness import sweep
-from harness.experiment import Library
-from harness.store import run_paths
-from harness.study import load_study
+from harness.configuration.study import load_study
+from harness.results.store import run_paths
+from harness.run.experiment import Library
+from harness.sweep import runner as sweep
 from tests.artifact.recorded import RECORDED, folders
 
 ON_PHILLY = ("bench_elasticflow", "bench_philly", "edl_table3", "elasticflow_fig8b_philly")

@@ -2,12 +2,12 @@
 
 import pytest
 
-from harness.compose import defaults
-from harness.config import RETIRED, RunConfig, hash_config
-from harness.file_names import run_name
-from harness.identity import own_paths
-from harness.store import iter_runs
-from harness.targets import name_problem
+from harness.configuration.compose import defaults
+from harness.configuration.identity import own_paths
+from harness.configuration.named_classes import name_problem
+from harness.configuration.schema import RETIRED, RunConfig, hash_config
+from harness.files.safe_names import run_name
+from harness.results.store import iter_runs
 from tests.artifact.recorded import REFERENCE
 from tests.config.named_classes import counted, named
 

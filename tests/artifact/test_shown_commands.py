@@ -9,16 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from harness.build import build
-from harness.command_line import read_arguments
-from harness.compose import compose, defaults, is_file, options, understand
-from harness.config import GROUPS, PARTS, read_config
-from harness.problems import UserError
-from harness.store import iter_runs, run_paths
-from reports import overview, site
+from harness.cli import read_arguments
+from harness.configuration.compose import compose, defaults, is_file, options, understand
+from harness.configuration.instantiate import build
+from harness.configuration.schema import GROUPS, PARTS, read_config
+from harness.errors import UserError
+from harness.results.store import iter_runs, run_paths
 from reports.claims.ledger import load
 from reports.claims.verdicts import judge
-from reports.selection import select
+from reports.runs.selection import select
+from reports.site import build as overview
+from reports.site import page as site
 from tests.artifact.shown import (
     DOCUMENTS,
     PLACEHOLDER,
@@ -151,7 +152,7 @@ def test_documents_show_commands_of_every_kind():
         ("python -m harness engine.pece=profile", "engine.pece"),
         ("python -m harness size=huge study=main", "size"),
         ("python -m harness --help motor", "no group motor"),
-        ("python -m harness.overhead --dray", "no --dray"),
+        ("python -m harness.bench.overhead --dray", "no --dray"),
         ("python -m harness.trace lunt FILE", "no lunt"),
         ("python -m pytest tests/test_nothing.py", "no tests/test_nothing.py"),
         ("PIP_EXTRA_INDEX_URL=URL make enf", "no target enf"),
@@ -203,7 +204,7 @@ REAL = (
     "python -m harness --cfg job",
     "python -m harness scheduler=fifo",
     "python -m harness trace=itp195 scheduler=tiresias cluster=a100x128 seed=1",
-    "python -m harness.overhead --dry",
+    "python -m harness.bench.overhead --dry",
     "python -m harness.trace generate --help",
 )
 DRY = (

@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
-    ["torch", "systems.runtime.trainer", "tests.backends.tiny_workload", __name__]
+    ["torch", "systems.runtime.worker.trainer", "tests.backends.tiny_workload", __name__]
 )
 TIMEOUT_S = 60.0
 # Torch imports a good part of itself only when the first optimizer is made: here, once.

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.contracts.training import AdaptiveBatch
-from systems.runtime.adaptive_batch import BatchAdapter
+from systems.runtime.worker.adaptive_batch import BatchAdapter
 
 INITIAL = 32
 

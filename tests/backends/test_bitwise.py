@@ -11,7 +11,7 @@ import pytest
 from harness.contracts.engine import ChangeKind
 from systems.backends.static import Static
 from systems.backends.stop_resume import StopResume
-from systems.runtime.step_log import read_lines
+from systems.runtime.wire.step_log import read_lines
 from tests.backends.world import World
 
 DIGESTS = ("digest_parameters", "digest_buffers", "digest_optimizer")
@@ -37,7 +37,7 @@ def reference(folder, num_workers, batch, optimizer):
     """Digests and losses of the stand-alone script."""
     output = folder / "reference.jsonl"
     command = [
-        *(sys.executable, "-m", "systems.reference.plain_ddp", "--bitwise"),
+        *(sys.executable, "-m", "systems.peers.plain_ddp", "--bitwise"),
         *("tests.backends.tiny_workload.Tiny", "--options", json.dumps({"optimizer": optimizer})),
         *("--workers", str(num_workers), "--steps", str(STEPS), "--batch", str(batch)),
         *("--seed", str(SEED), "--out", str(output), "--forked"),

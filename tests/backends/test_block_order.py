@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from systems.runtime.block_order import BlockOrder
+from systems.runtime.data.block_order import BlockOrder
 
 SIZES = st.tuples(st.integers(0, 2**40), st.integers(1, 120), st.integers(1, 40))
 """Seed, samples of an epoch, samples of a block."""

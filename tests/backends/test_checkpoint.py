@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from systems.runtime.checkpoint import Checkpoint, CheckpointError, keep_only, load, save
-from systems.runtime.state import digests, optimizer_state
+from systems.runtime.tensors.state import digests, optimizer_state
+from systems.runtime.worker.checkpoint import Checkpoint, CheckpointError, keep_only, load, save
 
 AT = Checkpoint(step=7, values={"data": {"order": "positions", "consumed": 84}}, seed=3)
 OPTIMIZERS = {

@@ -7,7 +7,7 @@ import sys
 import torch
 from torch import nn
 
-from systems.runtime.checkpoint import Checkpoint, keep_only, load, newest, save
+from systems.runtime.worker.checkpoint import Checkpoint, keep_only, load, newest, save
 from tests.backends.members import CONTEXT
 
 

@@ -13,9 +13,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.engines.consumed import count_samples
-from systems.runtime import pace
-from systems.runtime.control import (
+from harness.engines.live.consumed_samples import count_samples
+from systems.runtime.data.data_order import PositionOrder, PositionState
+from systems.runtime.wire.control import (
     EXIT_DRIVER_GONE,
     MAX_MESSAGE_BYTES,
     TOKEN_VARIABLE,
@@ -24,16 +24,16 @@ from systems.runtime.control import (
     LineBuffer,
     encode,
 )
-from systems.runtime.control_server import ControlServer
-from systems.runtime.data_order import PositionOrder, PositionState
-from systems.runtime.pace import Pacer
-from systems.runtime.step_log import (
+from systems.runtime.wire.control_server import ControlServer
+from systems.runtime.wire.step_log import (
     LineWriter,
     SamplesLog,
     consumed_ids,
     read_consumed,
     read_lines,
 )
+from systems.runtime.worker import pace
+from systems.runtime.worker.pace import Pacer
 
 TCP_CLOSE = 7
 """Of the kernel's states of a connection: the other side has reset it."""
@@ -209,7 +209,7 @@ def test_much_is_sent_to_a_slow_reader_without_blocking(recorder):
 
 def test_a_worker_whose_driver_hangs_up_ends_even_while_it_waits_elsewhere():
     script = (
-        "import threading; from systems.runtime.control import ControlClient; import sys;"
+        "import threading; from systems.runtime.wire.control import ControlClient; import sys;"
         "client = ControlClient('127.0.0.1', int(sys.argv[1]), {'kind': 'greeting'});"
         "threading.Event().wait()"
     )

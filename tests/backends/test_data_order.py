@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from systems.runtime.data_order import PositionOrder, data_order, share, step_seed
+from systems.runtime.data.data_order import PositionOrder, data_order, share, step_seed
 
 
 def first(order, count):

@@ -14,7 +14,7 @@ import torch.distributed as dist
 from harness.cluster import uniform_cluster
 from harness.contracts.training import ReportKind
 from systems.backends.stop_free import StopFree
-from systems.elastic.device_group import DeviceGroup, no_device_group
+from systems.runtime.wire.device_group import DeviceGroup, no_device_group
 from tests.backends.members import Members, last_word
 from tests.backends.world import CLUSTER, World, children, warm_launcher
 

@@ -9,11 +9,11 @@ import pytest
 
 from harness.contracts.engine import ChangeKind
 from harness.contracts.training import ReportKind
-from harness.engines.consumed import count_samples
+from harness.engines.live.consumed_samples import count_samples
 from systems.backends.stop_resume import StopResume
-from systems.runtime.checkpoint import VERSION
-from systems.runtime.step_log import read_lines
-from systems.runtime.warming import RuntimeSetupError
+from systems.runtime.driver.warm_pool import RuntimeSetupError
+from systems.runtime.wire.step_log import read_lines
+from systems.runtime.worker.checkpoint import VERSION
 from tests.backends.world import (
     CLUSTER,
     World,

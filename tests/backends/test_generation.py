@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from harness.contracts.launcher import Exit
-from systems.runtime.driven_job import Hands
-from systems.runtime.generation import Generation
+from systems.restart.generation import Generation
+from systems.runtime.driver.job_protocol import Hands
 
 KILLED = Exit(0, -9, "killed by SIGKILL")
 

@@ -7,7 +7,7 @@ import time
 import pytest
 import torch
 
-from systems.elastic.groups import GroupLost, build_group
+from systems.runtime.wire.groups import GroupLost, build_group
 from tests.backends.members import Members, last_word
 from tests.patience import eventually
 

@@ -5,7 +5,7 @@ import pytest
 from harness.contracts.engine import ChangeKind
 from systems.backends.static import Static
 from systems.backends.stop_resume import StopResume
-from systems.runtime.step_log import read_lines
+from systems.runtime.wire.step_log import read_lines
 from tests.backends.world import World
 
 DIGESTS = ("digest_parameters", "digest_buffers", "digest_optimizer")

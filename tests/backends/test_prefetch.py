@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 
 from harness.contracts.engine import ChangeKind
 from harness.contracts.training import ReportKind
-from harness.engines.consumed import count_samples
+from harness.engines.live.consumed_samples import count_samples
 from systems.backends.stop_free import StopFree
 from systems.backends.stop_resume import StopResume
 from systems.backends.virtual_thread import VirtualThread
-from systems.runtime.control import TOKEN_VARIABLE
-from systems.runtime.data_order import data_order, step_seed
-from systems.runtime.loader import LoaderError, LoaderKilledError, LoaderProcess
-from systems.runtime.options import RuntimeOptions
-from systems.runtime.prefetch import Prefetcher
+from systems.runtime.data.data_order import data_order, step_seed
+from systems.runtime.data.loader import LoaderError, LoaderKilledError, LoaderProcess
+from systems.runtime.data.prefetch import Prefetcher
+from systems.runtime.wire.control import TOKEN_VARIABLE
+from systems.runtime.wire.options import RuntimeOptions
 from tests.backends.picture_workload import Pictures
 from tests.backends.tiny_workload import Tiny
 from tests.backends.world import ENDS, World, consumed_ids, descendants, warm_launcher
@@ -234,7 +234,7 @@ def test_a_process_that_was_killed_is_an_error(is_ready):
 
 WORKER = """
 import signal, socket, sys
-from systems.runtime.loader import LoaderProcess
+from systems.runtime.data.loader import LoaderProcess
 control = socket.create_server(("127.0.0.1", 0))
 control.set_inheritable(True)
 first = LoaderProcess(sys.argv[1], {})
@@ -295,7 +295,7 @@ def test_a_loader_process_that_is_killed_is_its_worker_s_death(tmp_path, backend
     launcher, options = warm_launcher(), {"prefetch_steps": 2, "loader_processes": 1}
     world = World(backend(start="preimported", **options), launcher, tmp_path)
     world.until_change(world.start((0, 1), step_s=0.02))
-    loaders = [one for one in descendants() if "systems.runtime.loader" in one.cmdline()]
+    loaders = [one for one in descendants() if "systems.runtime.data.loader" in one.cmdline()]
     assert len(loaders) == 2
     loaders[1].kill()
     lost = world.until(lambda report: report.kind in (ReportKind.SHRUNK, *ENDS))

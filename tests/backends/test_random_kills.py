@@ -7,9 +7,9 @@ import pytest
 
 from harness.contracts.engine import ChangeKind
 from harness.contracts.training import ReportKind
-from harness.engines.consumed import count_samples
+from harness.engines.live.consumed_samples import count_samples
 from systems.backends.stop_resume import StopResume
-from systems.runtime.step_log import read_lines
+from systems.runtime.wire.step_log import read_lines
 from tests.backends.world import World, consumed_ids, descendants, expected_ids
 
 STEPS, BATCH = 120, 12

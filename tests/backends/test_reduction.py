@@ -13,11 +13,11 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from systems.elastic.groups import GroupLost, build_group
-from systems.runtime import checkpoint
-from systems.runtime.reduction import OrderedReduction, join_alone
-from systems.runtime.state import digests
-from systems.runtime.stock_reduction import StockReduction
+from systems.runtime.reduction.ordered import OrderedReduction, join_alone
+from systems.runtime.reduction.stock import StockReduction
+from systems.runtime.tensors.state import digests
+from systems.runtime.wire.groups import GroupLost, build_group
+from systems.runtime.worker import checkpoint
 from tests.backends.members import Members, last_word
 from tests.backends.tiny_workload import Tiny
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from systems.runtime.refused_modules import RefusedModuleError, refusing_sparse_gradients
+from systems.runtime.reduction.refused_modules import RefusedModuleError, refusing_sparse_gradients
 
 
 def a_model():

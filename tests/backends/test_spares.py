@@ -13,14 +13,14 @@ import pytest
 from harness.cluster import Cluster
 from harness.contracts.engine import ChangeKind
 from harness.contracts.launcher import SpareSpec, Warmth
-from harness.engines.live_needs import estimated_memory_bytes
+from harness.engines.live.memory_estimate import estimated_memory_bytes
 from harness.engines.setup import EngineSetup
-from harness.samples_lost import STEPS_UNTIL_KNOWN
+from harness.metrics.samples_lost import STEPS_UNTIL_KNOWN
 from systems.backends.static import Static
 from systems.backends.stop_free import StopFree
 from systems.backends.stop_resume import StopResume
 from systems.launchers.local import SPARE_BYTES, Local
-from systems.runtime.warming import RuntimeSetupError
+from systems.runtime.driver.warm_pool import RuntimeSetupError
 from tests.backends.world import (
     CLUSTER,
     World,

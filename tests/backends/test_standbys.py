@@ -5,19 +5,19 @@ from dataclasses import replace
 import pytest
 
 from harness.contracts.engine import Change, ChangeKind
+from harness.contracts.job import JobSpec
 from harness.contracts.launcher import Warmth
 from harness.contracts.training import ReportKind, WorkloadSpec
-from harness.engines.live_needs import estimated_memory_bytes
+from harness.engines.live.memory_estimate import estimated_memory_bytes
 from harness.engines.setup import EngineSetup
-from harness.samples_lost import STEPS_UNTIL_KNOWN
-from harness.trace.job import JobSpec
+from harness.metrics.samples_lost import STEPS_UNTIL_KNOWN
 from systems.backends.stop_free import StopFree
 from systems.backends.stop_resume import StopResume
 from systems.backends.virtual_thread import VirtualThread
 from systems.backends.warm_restart import WarmRestart
 from systems.launchers.local import SPARE_BYTES, Local
 from systems.launchers.spare_pool import MOST_FAILURES
-from systems.runtime.recipe import Recipe
+from systems.runtime.wire.recipe import Recipe
 from tests.backends.world import (
     CLUSTER,
     ENDS,

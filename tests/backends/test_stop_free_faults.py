@@ -9,9 +9,9 @@ import pytest
 
 from harness.contracts.engine import ChangeKind
 from harness.contracts.training import ReportKind
-from harness.engines.live_observations import read_accusations
+from harness.engines.live.observations import read_accusations
 from systems.backends.stop_free import StopFree
-from systems.runtime.step_log import read_lines
+from systems.runtime.wire.step_log import read_lines
 from tests.backends.world import ENDS, World, descendants, workers
 from tests.elastic.histories import DATA, Segment, forced, history
 

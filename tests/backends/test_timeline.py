@@ -3,7 +3,7 @@
 from harness.contracts.engine import ChangeKind
 from systems.backends.stop_free import StopFree
 from systems.backends.stop_resume import StopResume
-from systems.runtime.step_log import read_lines
+from systems.runtime.wire.step_log import read_lines
 from tests.backends.world import World
 
 PREPARING = ("spawn", "import", "warm_up", "build")

@@ -8,11 +8,11 @@ import pytest
 
 from harness.contracts.engine import ChangeKind
 from harness.contracts.training import ReportKind
-from harness.engines.consumed import count_samples
-from harness.file_names import file_name
+from harness.engines.live.consumed_samples import count_samples
+from harness.files.safe_names import file_name
 from systems.backends.torchrun import Torchrun
 from systems.launchers.local import Local
-from systems.runtime.step_log import read_lines
+from systems.runtime.wire.step_log import read_lines
 from tests.backends.world import World, consumed_ids, descendants, expected_ids, workers
 
 EVERY = 10
@@ -207,5 +207,7 @@ def test_the_last_agent_or_the_store_takes_the_job_with_it(world):
 
 
 def store():
-    (found,) = (p for p in descendants() if "systems.elastic.store_server:main" in p.cmdline())
+    (found,) = (
+        p for p in descendants() if "systems.runtime.driver.store_server:main" in p.cmdline()
+    )
     return found

@@ -11,17 +11,17 @@ import psutil
 import pytest
 import yaml
 
-from harness.build import build
 from harness.cluster import uniform_cluster
+from harness.configuration.instantiate import build
 from harness.contracts.engine import Change, ChangeKind
 from harness.contracts.evidence import Evidence
+from harness.contracts.job import JobSpec
 from harness.contracts.training import ReportKind, TrainingOrder, WorkloadSpec
-from harness.engines.consumed import read_consumed, read_lines
-from harness.file_names import file_name
-from harness.trace.job import JobSpec
+from harness.engines.live.consumed_samples import read_consumed, read_lines
+from harness.files.safe_names import file_name
 from systems.launchers.local import PREIMPORT, Local
-from systems.runtime import step_log
-from systems.runtime.data_order import Range, data_order
+from systems.runtime.data.data_order import Range, data_order
+from systems.runtime.wire import step_log
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 TINY = "tests.backends.tiny_workload.Tiny"
@@ -40,7 +40,7 @@ OTHER_WAYS = {
 """Ways in which a backend can do the same, beside those of its configuration."""
 WARM_SOON = ("stop_free", "stop_resume")
 """Backends that are tried with spares before the soak."""
-NO_WORKERS = ("systems.elastic.store_server:main", "systems.torchrun.agent:main")
+NO_WORKERS = ("systems.runtime.driver.store_server:main", "systems.torchrun.agent:main")
 """Entries of processes that a job has beside its workers."""
 REDOES_STEPS = ("torchrun",)
 """Backends that start workers again by themselves and go back to the last checkpoint each time;
@@ -167,7 +167,7 @@ def waiting_spares():
 
 def _is_zygote(process):
     """A fork of it has the same command, but another parent."""
-    return "systems.runtime.zygote" in process.cmdline() and process.ppid() == os.getpid()
+    return "systems.runtime.prefork.zygote" in process.cmdline() and process.ppid() == os.getpid()
 
 
 def _is_spare(process):

@@ -13,7 +13,7 @@ IS_THERE = importlib.util.find_spec("torchft") is not None
 
 
 def compare(*words):
-    command = [sys.executable, "-m", "harness.beside_torchft", *words]
+    command = [sys.executable, "-m", "harness.bench.torchft", *words]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280)
 
 

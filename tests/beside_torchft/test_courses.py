@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.beside_torchft.courses import Course, CourseError, Step, costs
+from harness.bench.torchft.courses import Course, CourseError, Step, costs
 
 
 def course(alone=0.1, whole=0.2, switch=0.0, warm=0.0, recovery=0.0, noise=0.0):

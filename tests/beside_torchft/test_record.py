@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from harness.beside_torchft.courses import Course, Step
-from harness.beside_torchft.record import TrialFiles, cells_of_record, make_record, record_path
-from harness.beside_torchft.trials import (
+from harness.bench.torchft.courses import Course, Step
+from harness.bench.torchft.record import TrialFiles, cells_of_record, make_record, record_path
+from harness.bench.torchft.trials import (
     Cell,
     Outcome,
     Settings,
@@ -16,8 +16,8 @@ from harness.beside_torchft.trials import (
     order_of,
 )
 from harness.contracts.training import WorkloadSpec
-from harness.manifest import environment
-from harness.store import StoreError
+from harness.machine.manifest import environment
+from harness.results.store import StoreError
 
 CELL = Cell("toy/toy", WorkloadSpec("toy", "workloads.toy.Toy"), (), (0, 1), {})
 LOAD = {"load_1min": 0.5}

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from harness.command_line import main
+from harness.cli import main
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The classes that a configuration names, each with the kind of part that is wanted there."""
 
-from harness.config import PARTS
+from harness.configuration.schema import PARTS
 
 TARGET = "_target_"
 

@@ -1,8 +1,8 @@
 """``study=all_quick``: it has what its description and its comment say."""
 
-from harness.compose import CONFIG_DIR, options
-from harness.help import first_comment
-from harness.study import load_study
+from harness.configuration.compose import CONFIG_DIR, options
+from harness.configuration.help import first_comment
+from harness.configuration.study import load_study
 from reports.claims.ledger import load
 
 COMMENT = first_comment((CONFIG_DIR / "study" / "all_quick.yaml").read_text(encoding="utf-8"))

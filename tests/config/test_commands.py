@@ -7,9 +7,9 @@ import sys
 import pytest
 import yaml
 
-from harness.compose import CONFIG_DIR, options, quote, understand
-from harness.config import GROUPS, KEYS
-from harness.store import load_run
+from harness.configuration.compose import CONFIG_DIR, options, quote, understand
+from harness.configuration.schema import GROUPS, KEYS
+from harness.results.store import load_run
 from tests.config.commands import assert_refused
 
 QUICK = ("trace=five_jobs", "cluster=dgx8", "scheduler=fifo")
@@ -164,7 +164,7 @@ def test_files_of_ones_own(command, tmp_path, monkeypatch):
 
 
 def test_a_bug_gives_one_line_and_a_log(command, monkeypatch):
-    monkeypatch.setattr("harness.experiment.compute", lambda records: 1 / 0)
+    monkeypatch.setattr("harness.run.experiment.compute", lambda records: 1 / 0)
     answer = command(*QUICK)
     assert answer.code == 1
     assert "Failed: ZeroDivisionError: division by zero" in answer.err
@@ -217,7 +217,7 @@ def test_of_two_choices_the_last_counts():
 
 def test_simulation_loads_no_training_library(tmp_path):
     code = (
-        "import json, sys; from harness.command_line import main;"
+        "import json, sys; from harness.cli import main;"
         f"main(['trace=five_jobs', 'cluster=dgx8', 'tracking=none', 'results_dir={tmp_path}']);"
         "print(json.dumps([m for m in ('torch', 'transformers', 'mlflow') if m in sys.modules]))"
     )

@@ -1,7 +1,7 @@
 """Samples that would be others when fetched again are refused before anything starts."""
 
 from harness.contracts.training import WorkloadSpec
-from harness.workload_check import workload_problems
+from harness.run.workload_check import workload_problems
 
 SOURCES = ("Python", "NumPy", "torch", "own", "none")
 

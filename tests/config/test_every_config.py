@@ -7,15 +7,15 @@ from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
-from harness import sweep
-from harness.build import build, signature_problems
-from harness.compose import CONFIG_DIR, compose, defaults, options, understand
-from harness.config import GROUPS, PARTS, read_config
-from harness.experiment import Library, read_pool
+from harness.configuration.compose import CONFIG_DIR, compose, defaults, options, understand
+from harness.configuration.instantiate import build, signature_problems
+from harness.configuration.schema import GROUPS, PARTS, read_config
+from harness.configuration.study import load_study
 from harness.profiles import load_profile
-from harness.study import load_study
+from harness.run.experiment import Library, read_pool
+from harness.sweep import runner as sweep
 from harness.trace.build import TRACES, build_parts
-from harness.tracking import Target
+from harness.tracking.mirror import Target
 from reports.figures import FIGURES
 from tests.artifact.recorded import RECORDED
 

@@ -6,17 +6,17 @@ from pathlib import Path
 import pytest
 import yaml
 
-from harness.compose import CONFIG_DIR, options
-from harness.config import PARTS
+from harness.configuration.compose import CONFIG_DIR, options
+from harness.configuration.named_classes import SEAMS, name_problem
+from harness.configuration.schema import PARTS
 from harness.contracts.launcher import Launcher
 from harness.contracts.scheduler import Placement, Scheduler
 from harness.contracts.training import Backend, Workload, WorkloadSpec
 from harness.engines.setup import EngineConfig
-from harness.targets import SEAMS, name_problem
+from harness.run.workload_check import workload_problems
 from harness.trace.__main__ import main as trace_main
-from harness.trace.submissions import Reader
+from harness.trace.parsing.submissions import Reader
 from harness.trace.transforms import Transform
-from harness.workload_check import workload_problems
 from tests.config.commands import assert_refused
 from tests.config.named_classes import counted, named
 
@@ -226,11 +226,11 @@ def test_a_wrong_line_is_told(text, fact, stranger, command):
     ("target", "fact"),
     [
         ("systems.backends.static.Static", "is no scheduler; name a scheduler of systems.sched"),
-        ("harness.sweep.run_sweep", "is no scheduler"),
-        ("systems.schedulers.script.Mapping", "is no scheduler: it is of collections.abc"),
+        ("harness.sweep.runner.run_sweep", "is no scheduler"),
+        ("systems.schedulers.common.script.Mapping", "is no scheduler: it is of collections.abc"),
         ("systems.schedulers.edf.Path", "has no class 'Path'"),
-        ("systems.schedulers.gang.gang_slots", "is no class"),
-        ("systems.schedulers.waiting.WaitingJobs", "has no decide()"),
+        ("systems.schedulers.common.gang.gang_slots", "is no class"),
+        ("systems.schedulers.common.waiting.WaitingJobs", "has no decide()"),
         ("systems.schedulers..fifo.Fifo", "give a dotted path"),
         (".subprocess.run", "give a dotted path"),
         ("", "give a dotted path"),

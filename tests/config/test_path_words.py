@@ -7,12 +7,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.compose import quote, understand
-from harness.experiment import config_yaml, plan
-from harness.file_names import run_name
-from harness.path_words import quoted, unquoted
-from harness.study import product
-from harness.sweep import read_words
+from harness.configuration.compose import quote, understand
+from harness.configuration.path_words import quoted, unquoted
+from harness.configuration.study import product
+from harness.files.safe_names import run_name
+from harness.run.experiment import config_yaml, plan
+from harness.sweep.runner import read_words
 from tests.config.commands import assert_refused, command  # noqa: F401
 
 NAMES = (

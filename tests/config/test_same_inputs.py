@@ -4,8 +4,8 @@ import shutil
 
 import pytest
 
-from harness.compose import CONFIG_DIR
-from harness.store import iter_runs
+from harness.configuration.compose import CONFIG_DIR
+from harness.results.store import iter_runs
 
 TRACE = """\
 name: Lab week (März)

@@ -1,7 +1,7 @@
 """One cluster whose devices jobs may share, under a scheduler that asks for it and one that does
 not."""
 
-from harness.store import load_run
+from harness.results.store import load_run
 
 SHARED = ("cluster=a100x128_shared", "cluster.num_hosts=1")
 

@@ -20,15 +20,15 @@ from pathlib import Path
 import torch
 import yaml
 
-from harness.command_line import main as harness_main
-from harness.engines.consumed import read_consumed, read_lines
-from harness.engines.live_job import job_seed
-from harness.file_names import file_name
-from harness.store import load_run, run_paths
-from harness.targets import locate
-from systems.runtime.data_order import PositionOrder, Range, epochs_of, step_seed
-from systems.runtime.state import digests, hyper_parameters
-from systems.runtime.trainer import Trainer
+from harness.cli import main as harness_main
+from harness.configuration.named_classes import locate
+from harness.engines.live.consumed_samples import read_consumed, read_lines
+from harness.engines.live.job import job_seed
+from harness.files.safe_names import file_name
+from harness.results.store import load_run, run_paths
+from systems.runtime.data.data_order import PositionOrder, Range, epochs_of, step_seed
+from systems.runtime.tensors.state import digests, hyper_parameters
+from systems.runtime.worker.trainer import Trainer
 
 ROOT = Path(__file__).parents[2]
 VECTORS = ROOT / "docs" / "bits.json"

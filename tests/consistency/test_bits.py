@@ -11,9 +11,9 @@ import numpy
 import pytest
 import torch
 
-from harness.ring_order import ring_chunks
-from harness.store import load_run, run_paths
-from systems.runtime.state import digest, optimizer_state
+from harness.machine.gloo_ring import ring_chunks
+from harness.results.store import load_run, run_paths
+from systems.runtime.tensors.state import digest, optimizer_state
 from tests.consistency.run_bits import (
     PAGE,
     RUNS,

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from harness.consistency.__main__ import main as consistency
-from harness.store import load_run
+from harness.results.store import load_run
 from harness.validate import check_run
 from tests.config.commands import command
 from tests.consistency.worlds import checked, grow_and_shrink, write_files

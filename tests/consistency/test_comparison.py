@@ -10,12 +10,12 @@ import pytest
 from harness.cluster import uniform_cluster
 from harness.contracts.engine import Abilities
 from harness.contracts.training import Reference, WorkloadSpec
-from harness.engines.fixed_outcomes import FixedOutcomes, Outcome
-from harness.engines.fixed_size import cores_of, equal_steps, fixed_training, last_digests
-from harness.engines.live_job import job_seed
-from harness.fixed_training import FixedTraining, FixedTrainingError
-from harness.records import EvaluationRecord, FixedSizeRecord, RunRecords, StepRecord
-from harness.summary import fixed_size_lines
+from harness.engines.live.job import job_seed
+from harness.engines.live.reference_cache import FixedOutcomes, Outcome
+from harness.engines.live.reference_check import cores_of, equal_steps, fixed_training, last_digests
+from harness.engines.live.reference_run import FixedTraining, FixedTrainingError
+from harness.results.records import EvaluationRecord, FixedSizeRecord, RunRecords, StepRecord
+from harness.sweep.summary import fixed_size_lines
 from tests.engines.setups import setup
 from tests.replay.worlds import Mechanism, job, profile
 

@@ -10,8 +10,8 @@ from harness.consistency.__main__ import main as consistency
 from harness.consistency.compare import first_difference
 from harness.consistency.job_files import read_job
 from harness.contracts.evidence import COMMON, Stage
-from harness.file_names import file_name
-from systems.runtime.evidence import digest
+from harness.files.safe_names import file_name
+from systems.runtime.worker.evidence import digest
 
 
 def write_job(folder, *, losses=("0x1p0", "0x1p1"), own=None, digests=None, tensors=None):

@@ -4,7 +4,7 @@ script by the run itself."""
 import pytest
 import yaml
 
-from harness.store import load_run
+from harness.results.store import load_run
 from harness.validate import check_run
 from tests.config.commands import command
 from tests.consistency.worlds import checked, grow_and_shrink, write_files

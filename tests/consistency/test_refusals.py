@@ -2,8 +2,8 @@
 
 import pytest
 
-from harness.compose import options
-from harness.instruction_sets import InstructionSet, sets_of_this_machine
+from harness.configuration.compose import options
+from harness.machine.instruction_sets import InstructionSet, sets_of_this_machine
 from tests.backends.world import configured
 from tests.config.commands import assert_refused, command
 from tests.consistency.worlds import checked, write_files

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from harness.build import build
-from harness.experiment import plan
+from harness.configuration.instantiate import build
+from harness.configuration.study import load_study
 from harness.replay import replay
-from harness.store import RunStore
-from harness.study import load_study
-from harness.sweep import read_words
+from harness.results.store import RunStore
+from harness.run.experiment import plan
+from harness.sweep.runner import read_words
 from tests.config.commands import command
 
 __all__ = ["command"]

@@ -11,8 +11,8 @@ import pytest
 
 from harness.contracts.engine import ChangeKind
 from harness.contracts.training import ReportKind
-from harness.engines.live_observations import read_accusations
-from systems.runtime.job_life import EXIT_TIMEOUT_S
+from harness.engines.live.observations import read_accusations
+from systems.runtime.driver.ending import EXIT_TIMEOUT_S
 from tests.backends.world import (
     REDOES_STEPS,
     World,

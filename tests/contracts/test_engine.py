@@ -11,16 +11,16 @@ import psutil
 import pytest
 import yaml
 
-from harness.build import build
 from harness.cluster import uniform_cluster
+from harness.configuration.instantiate import build
 from harness.contracts.engine import Change, ChangeKind, Engine, Event, EventKind
+from harness.contracts.job import JobSpec
 from harness.contracts.training import WorkloadSpec
 from harness.engines.setup import EngineSetup
 from harness.profiles import load_profile
-from harness.records import RunRecords
 from harness.replay import replay
-from harness.trace.events import TraceEvent, TraceEventKind
-from harness.trace.job import JobSpec
+from harness.results.records import RunRecords
+from harness.trace.model.events import TraceEvent, TraceEventKind
 from systems.backends.stop_resume import StopResume
 from systems.launchers.local import Local
 from systems.placements.consolidated import Consolidated

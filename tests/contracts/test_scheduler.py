@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.contracts.job import DeadlineKind, JobSpec
 from harness.contracts.scheduler import Decision, Grant, Knowledge, Refuse, Requirement, Suspend
-from harness.trace.job import DeadlineKind, JobSpec
 from tests.examples import examples
 from tests.replay.worlds import cluster, job
 from tests.schedulers.chaos import ChaosEngine

@@ -15,13 +15,13 @@ from dataclasses import replace
 
 import torch
 
-from systems.elastic import coordinator
-from systems.elastic.groups import Group, GroupLost
-from systems.elastic.recovery import plan_resume
-from systems.elastic.regrouping import Regrouping
-from systems.elastic.taking import Taking
+from systems.elastic.leader import coordinator
 from systems.elastic.transfer.channel import PeerLost, TransferError
 from systems.elastic.transfer.receiver import Receiver
+from systems.elastic.wire.recovery_plan import plan_resume
+from systems.elastic.worker.group_builder import Regrouping
+from systems.elastic.worker.receive_state import Taking
+from systems.runtime.wire.groups import Group, GroupLost
 
 BREAKS = "ELASTRACE_TEST_BREAKS"
 BROKEN = "ELASTRACE_TEST_BROKEN"

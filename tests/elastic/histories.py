@@ -7,11 +7,11 @@ import psutil
 
 from harness.contracts.engine import ChangeKind
 from harness.contracts.training import ReportKind
-from harness.engines.consumed import count_samples, read_consumed
+from harness.engines.live.consumed_samples import count_samples, read_consumed
 from systems.backends.stop_free import StopFree
 from systems.backends.stop_resume import StopResume
 from systems.backends.warm_restart import WarmRestart
-from systems.runtime.step_log import read_lines
+from systems.runtime.wire.step_log import read_lines
 from tests.backends.world import CLUSTER, ENDS, World, descendants
 
 DATA = {"data_order": "blocks", "block_samples": 8}

@@ -1,7 +1,7 @@
 """A leader with its workers, and what it was asked for and said, for tests by hand."""
 
-from systems.elastic.coordinator import Coordinator
-from systems.elastic.recovery import Membership
+from systems.elastic.leader.coordinator import Coordinator
+from systems.elastic.wire.recovery_plan import Membership
 
 STATUS = {"members": (), "highest": 1, "change_id": None, "announced": 0, "prepared": False}
 

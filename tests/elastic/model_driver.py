@@ -11,11 +11,11 @@ from types import SimpleNamespace
 from harness.contracts.engine import Change, ChangeKind
 from harness.contracts.launcher import Exit
 from systems.backends.stop_free import StopFree
-from systems.elastic.actions import Tell
-from systems.elastic.elastic_job import ElasticJob
-from systems.elastic.elastic_processes import STORE
-from systems.elastic.facts import Facts
-from systems.runtime.control import BEAT
+from systems.elastic.driver.job import ElasticJob
+from systems.elastic.driver.launch import STORE
+from systems.elastic.leader.actions import Tell
+from systems.elastic.worker.resend_buffer import Facts
+from systems.runtime.wire.control import BEAT
 from tests.elastic.model_peer import CHECKPOINT_EVERY, Peer
 from tests.elastic.model_workers import Model
 from tests.replay.worlds import job

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from systems.elastic.recovery import Halted, Membership
+from systems.elastic.wire.recovery_plan import Halted, Membership
 
 CHECKPOINT_EVERY = 3
 """Steps, where a recovery goes back to a checkpoint."""

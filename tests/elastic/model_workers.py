@@ -3,10 +3,10 @@
 Each of the model's workers knows what a real one does, and messages take their time.
 """
 
-from systems.elastic.actions import Tell
-from systems.elastic.coordinator import Coordinator
-from systems.elastic.recovery import Membership
-from systems.elastic.stops import Stop
+from systems.elastic.leader.actions import Tell
+from systems.elastic.leader.coordinator import Coordinator
+from systems.elastic.leader.paused_workers import Stop
+from systems.elastic.wire.recovery_plan import Membership
 from tests.elastic.model_peer import Peer
 
 

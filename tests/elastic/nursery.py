@@ -12,8 +12,8 @@ import signal
 import sys
 import time
 
-from systems.elastic.election import Election
-from systems.elastic.store_server import StoreServer
+from systems.elastic.election.election import Election
+from systems.runtime.driver.store_server import StoreServer
 from tests.elastic.stores import open_store
 
 PR_SET_PDEATHSIG = 1

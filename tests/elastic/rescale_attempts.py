@@ -17,10 +17,10 @@ from collections import defaultdict
 from pathlib import Path
 from statistics import fmean
 
-from harness.manifest import environment
-from harness.statistics import percentile_interval
-from reports.rescales import measure
-from reports.selection import select
+from harness.machine.manifest import environment
+from harness.metrics.statistics import percentile_interval
+from reports.measures.rescales import measure
+from reports.runs.selection import select
 
 PROGRAM = "tests.elastic.rescale_attempts"
 

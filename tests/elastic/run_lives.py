@@ -19,7 +19,7 @@ import time
 import traceback
 from pathlib import Path
 
-from harness.manifest import environment
+from harness.machine.manifest import environment
 from tests.backends.world import descendants, warm_launcher
 from tests.elastic.histories import RECOVERIES, STOPPED, TRANSFERS, run_life
 

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from systems.elastic.etcd_keystore import KEYS, EtcdKeyStore
-from systems.elastic.tcp_keystore import TcpKeyStore
+from systems.elastic.election.etcd_keystore import KEYS, EtcdKeyStore
+from systems.elastic.election.tcp_keystore import TcpKeyStore
 
 ROOT = Path(__file__).resolve().parents[2]
 WAIT_S = 60.0

@@ -4,7 +4,7 @@ import pytest
 
 from harness.contracts.engine import ChangeKind
 from harness.contracts.training import AdaptiveBatch
-from systems.runtime.step_log import read_lines
+from systems.runtime.wire.step_log import read_lines
 from tests.elastic.histories import (
     BATCH,
     STEP_S,

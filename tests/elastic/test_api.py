@@ -15,14 +15,14 @@ import pytest
 
 from harness.cluster import uniform_cluster
 from harness.contracts.training import ReportKind
-from harness.engines.consumed import count_samples, read_consumed
+from harness.engines.live.consumed_samples import count_samples, read_consumed
 from systems.backends.stop_free import StopFree
-from systems.elastic.__main__ import main
-from systems.elastic.request_channel import FILE, RequestServer, ask
-from systems.elastic.user_job import UserJob
 from systems.launchers.local import PREIMPORT, Local
-from systems.runtime.control import ControlError
-from systems.runtime.step_log import read_lines
+from systems.runtime.wire.control import ControlError
+from systems.runtime.wire.step_log import read_lines
+from systems.script.__main__ import main
+from systems.script.request_channel import FILE, RequestServer, ask
+from systems.script.user_job import UserJob
 from tests.backends.world import descendants
 from tests.patience import outcome
 
@@ -70,7 +70,7 @@ if elastic.shutdown():
 
 @pytest.fixture(scope="module")
 def launcher():
-    launcher = Local([*PREIMPORT, "systems.elastic.script"])
+    launcher = Local([*PREIMPORT, "systems.script.run"])
     launcher.open()
     yield launcher
     launcher.close()

@@ -6,7 +6,7 @@ import pytest
 
 from harness.contracts.engine import ChangeKind
 from harness.contracts.training import ReportKind
-from harness.engines.consumed import count_samples
+from harness.engines.live.consumed_samples import count_samples
 from systems.launchers.local import LauncherError
 from tests.elastic.test_api import LINEAR, TIMEOUT_S, Running, launcher, run
 

@@ -5,12 +5,12 @@ import time
 import pytest
 
 from harness.contracts.engine import ChangeKind
-from harness.engines.coordination import coordination_facts, read_notes, training_period
-from harness.engines.live_observations import read_steps
-from harness.metrics import compute
-from harness.records import RunRecords
-from systems.elastic.coordination_log import KEPT, SENT, CoordinationLog, stamped
-from systems.runtime.control import encode
+from harness.engines.live.coordination import coordination_facts, read_notes, training_period
+from harness.engines.live.observations import read_steps
+from harness.metrics.compute import compute
+from harness.results.records import RunRecords
+from systems.elastic.wire.coordination_log import KEPT, SENT, CoordinationLog, stamped
+from systems.runtime.wire.control import encode
 from tests.elastic.histories import STEP_S, stop_free
 
 TOLD = {"num_messages": 2, "num_bytes": 80, "timed": []}

@@ -2,9 +2,9 @@
 
 import pytest
 
-from systems.elastic.actions import Answer
-from systems.elastic.coordinator import Coordinator
-from systems.elastic.recovery import Halted, Membership, plan_resume
+from systems.elastic.leader.actions import Answer
+from systems.elastic.leader.coordinator import Coordinator
+from systems.elastic.wire.recovery_plan import Halted, Membership, plan_resume
 from tests.elastic.leaders import STATUS, adjust, come, halts, kinds, leader
 
 

@@ -5,9 +5,9 @@ import pytest
 
 from harness.contracts.engine import ChangeKind
 from harness.contracts.training import ReportKind
+from harness.engines.live.slot_outages import WatchedLauncher
 from harness.faults.injector import FaultyBackend
 from harness.faults.plan import FaultPlan
-from harness.faults.watched import WatchedLauncher
 from systems.backends.stop_free import StopFree
 from tests.backends.world import ENDS, World
 from tests.elastic.histories import (

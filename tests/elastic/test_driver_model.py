@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from harness.contracts.launcher import Exit
 from harness.contracts.training import ReportKind
-from systems.elastic.elastic_processes import STORE
+from systems.elastic.driver.launch import STORE
 from tests.elastic.model_driver import GREETS, VANISHED, DrivenModel, Driver
 from tests.elastic.model_stories import WAYS, Story, tell_many
 from tests.examples import examples

@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from systems.elastic.election import Election
-from systems.elastic.keystore import StoreLost
+from systems.elastic.election.election import Election
+from systems.elastic.election.keystore import StoreLost
 from tests.elastic.stores import KINDS, NURSERY, WAIT_S
 
 EXPIRY_S, REFRESH_S = 0.3, 0.1

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from systems.elastic.election_state import ElectionState
+from systems.elastic.election.election_state import ElectionState
 
 EXPIRY_S, REFRESH_S = 3.0, 1.0
 LATE = 0.002

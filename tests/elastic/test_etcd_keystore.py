@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from systems.elastic.etcd_keystore import (
+from systems.elastic.election.etcd_keystore import (
     KEYS,
     PASSWORD_VARIABLE,
     USER_VARIABLE,
@@ -18,7 +18,7 @@ from systems.elastic.etcd_keystore import (
     no_etcd,
     open_etcd,
 )
-from systems.elastic.keystore import StoreLost
+from systems.elastic.election.keystore import StoreLost
 from tests.elastic.stores import WAIT_S, EtcdProcess, free_ports
 
 WAY_OUT = "start etcd there"

@@ -1,6 +1,6 @@
 """What a worker tells the leaders that follow."""
 
-from systems.elastic.facts import Facts
+from systems.elastic.worker.resend_buffer import Facts
 
 
 def test_the_last_of_each_kind_is_told():

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from systems.elastic.giving import Giving
 from systems.elastic.transfer.listing import Listing
 from systems.elastic.transfer.training_state import TrainingState
-from systems.runtime.reduction import BucketLayout
+from systems.elastic.worker.send_state import Giving
+from systems.runtime.reduction.ordered import BucketLayout
 from tests.elastic.test_member import TOKEN, founder
 
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from systems.elastic.heartbeat import LOOKS, LeaderWatch
-from systems.runtime.heartbeat import HeartbeatWatch
+from systems.elastic.wire.heartbeat import LOOKS, LeaderWatch
+from systems.runtime.wire.heartbeat import HeartbeatWatch
 
 TICK_S, HANG_S = 0.1, 1.0
 LATE = 1e-6

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from torch._C._distributed_c10d import TCPStore
 
-from systems.elastic.keystore import StoreLost
+from systems.elastic.election.keystore import StoreLost
 from tests.elastic.stores import KINDS, WAIT_S
 
 

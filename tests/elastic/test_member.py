@@ -6,12 +6,12 @@ import time
 
 import pytest
 
-from systems.elastic.coordination_log import stamped
-from systems.elastic.member import LEADER_KEY, LINE, Handlers, Member
-from systems.elastic.order import ElasticOrder
-from systems.elastic.tcp_keystore import TcpKeyStore
-from systems.runtime.control import ControlClient
-from systems.runtime.control_server import ControlServer
+from systems.elastic.election.tcp_keystore import TcpKeyStore
+from systems.elastic.wire.coordination_log import stamped
+from systems.elastic.wire.order import ElasticOrder
+from systems.elastic.worker.leader_client import LEADER_KEY, LINE, Handlers, Member
+from systems.runtime.wire.control import ControlClient
+from systems.runtime.wire.control_server import ControlServer
 from tests.elastic.stores import WAIT_S, TcpStoreProcess
 from tests.patience import eventually
 

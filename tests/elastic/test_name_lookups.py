@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from systems.elastic.tcp_keystore import TcpKeyStore
-from systems.runtime import name_lookups
-from systems.runtime.name_lookups import is_plain, no_name_lookups
+from systems.elastic.election.tcp_keystore import TcpKeyStore
+from systems.runtime.wire import name_lookups
+from systems.runtime.wire.name_lookups import is_plain, no_name_lookups
 from tests.elastic.stores import WAIT_S, TcpStoreProcess
 
 SHORTEST_WAIT_S = 1.0

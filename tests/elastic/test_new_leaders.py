@@ -2,9 +2,9 @@
 
 import pytest
 
-from systems.elastic.coordinator import Coordinator
-from systems.elastic.recovery import Halted, Membership
-from systems.elastic.stops import Stop
+from systems.elastic.leader.coordinator import Coordinator
+from systems.elastic.leader.paused_workers import Stop
+from systems.elastic.wire.recovery_plan import Halted, Membership
 from tests.elastic.leaders import STATUS, adjust, halts, kinds, leader
 
 

@@ -7,8 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from systems.elastic.plain_state import MAX_TENSOR_BYTES, decode, encode
-from systems.elastic.script_error import ScriptError
+from systems.script.errors import ScriptError
+from systems.script.plain_state import MAX_TENSOR_BYTES, decode, encode
 
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),

@@ -9,9 +9,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from harness.engines.consumed import count_samples
-from systems.elastic.request_channel import ask
-from systems.runtime.step_log import read_lines
+from harness.engines.live.consumed_samples import count_samples
+from systems.runtime.wire.step_log import read_lines
+from systems.script.request_channel import ask
 from tests.elastic.stores import EtcdProcess
 from tests.patience import eventually, outcome
 
@@ -69,7 +69,7 @@ def kill(run, folder, worker):
 def forking(run):
     """The process that imports in advance and forks workers, if there is one."""
     for process in psutil.Process(run.pid).children():
-        if "systems.runtime.zygote" in process.cmdline():
+        if "systems.runtime.prefork.zygote" in process.cmdline():
             return process
     return None
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from harness.contracts.training import ReportKind
-from systems.elastic import api
-from systems.elastic.script_error import ScriptError
+from systems.script import api
+from systems.script.errors import ScriptError
 from tests.elastic.test_api import launcher, run
 from tests.elastic.test_scripts import FOLDER, equal, plain
 

@@ -13,10 +13,10 @@ import pytest
 import torch
 
 from harness.contracts.training import ReportKind
-from harness.engines.consumed import count_samples
-from systems.elastic import api
-from systems.runtime.data_order import EVERY_RANK, PositionOrder, Range, share, step_seed
-from systems.runtime.step_log import read_lines
+from harness.engines.live.consumed_samples import count_samples
+from systems.runtime.data.data_order import EVERY_RANK, PositionOrder, Range, share, step_seed
+from systems.runtime.wire.step_log import read_lines
+from systems.script import api
 from tests.elastic.scripts import points
 from tests.elastic.test_api import launcher, run, worlds
 

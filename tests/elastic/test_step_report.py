@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from systems.elastic.recovery import Membership
-from systems.elastic.step_report import StepReport
+from systems.elastic.wire.recovery_plan import Membership
+from systems.elastic.worker.step_report import StepReport
 
 GROUP = Membership(("w1", "w2"), 12)
 

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from systems.elastic.coordinator import Coordinator
-from systems.elastic.recovery import Membership
-from systems.elastic.stops import Stop
+from systems.elastic.leader.coordinator import Coordinator
+from systems.elastic.leader.paused_workers import Stop
+from systems.elastic.wire.recovery_plan import Membership
 from tests.elastic.leaders import STATUS, adjust, kinds, leader
 
 AT = Stop(generation=1, change_id=7, step=20)

@@ -9,13 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from systems.elastic.keystore import StoreLost
-from systems.elastic.tcp_keystore import TcpKeyStore
-from systems.runtime.control import EXIT_DRIVER_GONE, TOKEN_VARIABLE, LineBuffer, encode
+from systems.elastic.election.keystore import StoreLost
+from systems.elastic.election.tcp_keystore import TcpKeyStore
+from systems.runtime.wire.control import EXIT_DRIVER_GONE, TOKEN_VARIABLE, LineBuffer, encode
 
 ROOT = Path(__file__).resolve().parents[2]
 WAIT_S = 60.0
-ENTRY = "import sys; from systems.elastic.store_server import main; sys.exit(main(sys.argv[1:]))"
+ENTRY = (
+    "import sys; from systems.runtime.driver.store_server import main; sys.exit(main(sys.argv[1:]))"
+)
 
 
 class Driver:

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.trace.job import JobSpec
-from systems.elastic.options import ElasticOptions, elastic_options
-from systems.elastic.removing import removal_of
-from systems.elastic.stragglers import StragglerRule, StragglerWatch
+from harness.contracts.job import JobSpec
+from systems.elastic.driver.remove_stragglers import removal_of
+from systems.elastic.wire.options import ElasticOptions, elastic_options
+from systems.elastic.wire.stragglers import StragglerRule, StragglerWatch
 
 WORKERS = ("w1", "w2", "w3", "w4", "w5")
 

@@ -9,11 +9,11 @@ import pytest
 from harness.contracts.engine import Change, ChangeKind
 from harness.contracts.launcher import Exit
 from systems.backends.stop_free import StopFree
-from systems.elastic.account import Account
-from systems.elastic.adjusting import Verdict
-from systems.elastic.crew import Process
-from systems.elastic.workforce import Workforce
-from systems.runtime.job_life import Phase
+from systems.elastic.driver.job_status import Account
+from systems.elastic.driver.membership import Workforce
+from systems.elastic.driver.pending_change import Verdict
+from systems.elastic.driver.processes import Process
+from systems.runtime.driver.ending import Phase
 from tests.replay.worlds import job
 
 

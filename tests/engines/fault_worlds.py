@@ -10,9 +10,9 @@ from typing import Any
 from harness.contracts.engine import Change
 from harness.contracts.launcher import Exit
 from harness.contracts.training import Report, TrainingOrder
+from harness.engines.live.slot_outages import WatchedLauncher
 from harness.faults.injector import FaultyBackend
 from harness.faults.plan import FaultPlan
-from harness.faults.watched import WatchedLauncher
 
 
 class Processes:

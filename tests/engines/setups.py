@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from harness.contracts.job import JobSpec
 from harness.engines.setup import EngineSetup
 from harness.profiles import Profile
-from harness.trace.job import JobSpec
 from tests.replay.worlds import Mechanism, cluster
 
 

@@ -10,14 +10,14 @@ import psutil
 import pytest
 import yaml
 
-from harness.build import build
+from harness.configuration.instantiate import build
 from harness.contracts.engine import ChangeKind, EventKind
 from harness.contracts.training import Report, ReportKind
-from harness.engines.breakdowns import FAILED, Breakdowns
-from harness.engines.live import Live
-from harness.engines.live_job import LiveJob
-from harness.faults.watched import WatchedLauncher
-from harness.trace.events import TraceEvent, TraceEventKind
+from harness.engines.live.crashes import FAILED, Breakdowns
+from harness.engines.live.job import LiveJob
+from harness.engines.live.options import Live
+from harness.engines.live.slot_outages import WatchedLauncher
+from harness.trace.model.events import TraceEvent, TraceEventKind
 from systems.launchers.local import Local
 from tests.contracts.test_engine import apply, change, job, setup, until
 from tests.replay.worlds import job as spec

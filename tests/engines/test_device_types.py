@@ -6,11 +6,11 @@ import pytest
 
 from harness.contracts.engine import Abilities
 from harness.contracts.scheduler import Decision, Grant
-from harness.engines.simulated import Simulated
+from harness.engines.simulated.options import Simulated
 from harness.profiles import load_profile
 from harness.profiles.read import SHIPPED
 from harness.replay import DecisionError, replay
-from harness.trace.events import TraceEvent, TraceEventKind
+from harness.trace.model.events import TraceEvent, TraceEventKind
 from tests.engines.setups import setup
 from tests.replay.worlds import Driver, FirstFree, Mechanism, engine, job
 from tests.schedulers.mixed import mixed, speeds

@@ -14,8 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from harness.engines.consumed import read_lines
-from harness.store import load_run
+from harness.engines.live.consumed_samples import read_lines
+from harness.results.store import load_run
 from harness.validate import check_run
 from harness.validate import main as validate
 from systems.launchers.preimported import ANSWER_TIMEOUT_S
@@ -71,7 +71,7 @@ class LiveRun:
         """The process that forks the workers; None if there is none now."""
         with suppress(psutil.Error):  # one that ends meanwhile
             for child in psutil.Process(self.process.pid).children():
-                if "systems.runtime.zygote" in child.cmdline():
+                if "systems.runtime.prefork.zygote" in child.cmdline():
                     return child
         return None
 

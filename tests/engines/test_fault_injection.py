@@ -50,7 +50,7 @@ def marks_of(world: World) -> Path:
 WORKER = """
 import sys, time
 from harness.contracts.marks import Doing
-from systems.runtime.mark import Mark
+from systems.runtime.worker.mark import Mark
 OTHERS = Doing.RECOVER, Doing.LEAVE, Doing.SAVE
 mark = Mark(sys.argv[1])
 mark.leads(sys.argv[2] == "leader")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from harness.file_names import file_name
+from harness.files.safe_names import file_name
 
 
 @pytest.mark.parametrize("name", ["0", "job-7", "application_1506638472019_10258", "a.b~c"])

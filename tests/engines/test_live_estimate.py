@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from harness.contracts.training import WorkloadSpec
-from harness.engines.live import Live
-from harness.engines.live_needs import estimated_memory_bytes
+from harness.engines.live.memory_estimate import estimated_memory_bytes
+from harness.engines.live.options import Live
 from tests.engines.setups import setup
 from tests.replay.worlds import Mechanism, job, profile
 

@@ -8,7 +8,7 @@ import pytest
 
 from harness.cluster import uniform_cluster
 from harness.contracts.scheduler import Grant
-from harness.engines.live import Live
+from harness.engines.live.options import Live
 from harness.replay import replay
 from systems.placements.consolidated import Consolidated
 from systems.schedulers.gandiva import Gandiva

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.store import load_run
+from harness.results.store import load_run
 from harness.validate import check_run
 from tests.config.commands import command
 from tests.consistency.worlds import BATCH, grow_and_shrink, write_files

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import pytest
 
 from harness.contracts.launcher import Spares, Warmth
-from harness.engines import live_spares
-from harness.engines.live_spares import LiveSpares
-from harness.store import load_run
+from harness.engines.live import spares as live_spares
+from harness.engines.live.spares import LiveSpares
+from harness.results.store import load_run
 from tests.config.commands import command
 
 __all__ = ["command"]

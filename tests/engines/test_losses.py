@@ -13,11 +13,11 @@ import pytest
 from harness.contracts.engine import Change, ChangeKind, EventKind
 from harness.contracts.launcher import Warmth
 from harness.contracts.training import Report, ReportKind, WorkloadSpec
-from harness.engines.live import Live
-from harness.engines.live_engine import LiveEngine
-from harness.engines.live_job import LiveJob
-from harness.engines.machine_failures import MOST_IN_A_ROW, MachineError, MachineFailures
-from harness.trace.events import TraceEvent, TraceEventKind
+from harness.engines.live.engine import LiveEngine
+from harness.engines.live.job import LiveJob
+from harness.engines.live.machine_failures import MOST_IN_A_ROW, MachineError, MachineFailures
+from harness.engines.live.options import Live
+from harness.trace.model.events import TraceEvent, TraceEventKind
 from tests.engines.setups import setup
 from tests.replay.worlds import job, profile
 

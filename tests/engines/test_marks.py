@@ -9,7 +9,7 @@ from pathlib import Path
 
 from harness.contracts.marks import Doing
 from harness.faults.marks import SeenMarks
-from systems.runtime.mark import Mark
+from systems.runtime.worker.mark import Mark
 
 NUM_STORES = 2000
 LIMIT_S = 20e-6

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from harness.cluster import uniform_cluster
-from harness.engines.simulated import Simulated
-from harness.engines.simulated_job import SimulatedJob
-from harness.engines.speeds import Speeds
+from harness.engines.simulated.job import SimulatedJob
+from harness.engines.simulated.options import Simulated
+from harness.engines.simulated.speeds import Speeds
 from harness.profiles.curves import Family
 from tests.engines.setups import setup
 from tests.replay.worlds import job, profile

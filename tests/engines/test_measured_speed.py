@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from harness.engines.measured_speed import speed_over_profile
+from harness.engines.live.measured_speed import speed_over_profile
 from harness.profiles.curves import Family
-from harness.records import StepRecord
+from harness.results.records import StepRecord
 from tests.replay.worlds import job, profile
 
 KNOWN = replace(profile(), families={**profile().families, "net": Family({8: {1: 16.0, 2: 32.0}})})

@@ -2,7 +2,7 @@
 
 import json
 
-from harness.engines.live_observations import (
+from harness.engines.live.observations import (
     read_accusations,
     read_digests,
     read_evaluations,

@@ -6,10 +6,10 @@ import pytest
 
 from harness.cluster import uniform_cluster
 from harness.contracts.scheduler import Knowledge
-from harness.engines.measured_speed import own_speeds
+from harness.engines.live.measured_speed import own_speeds
 from harness.profiles.curves import Family
-from harness.records import FaultRecord, JobRecord, RunRecords, SlowingRecord
-from harness.resimulation import resimulated
+from harness.results.records import FaultRecord, JobRecord, RunRecords, SlowingRecord
+from harness.run.resimulation import resimulated
 from systems.schedulers.fifo import Fifo
 from tests.engines.setups import setup
 from tests.engines.test_measured_speed import KNOWN, steps

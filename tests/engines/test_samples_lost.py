@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.records import StepRecord
-from harness.samples_lost import lost_between, samples_lost, undisturbed, window_of
+from harness.metrics.samples_lost import lost_between, samples_lost, undisturbed, window_of
+from harness.results.records import StepRecord
 
 
 def steps(*rows: tuple[float, int]) -> list[StepRecord]:

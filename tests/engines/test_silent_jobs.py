@@ -8,9 +8,9 @@ from pathlib import Path
 
 from harness.contracts.engine import Change, ChangeKind, Event, EventKind
 from harness.contracts.training import Report, ReportKind, WorkloadSpec
-from harness.engines.live import Live
-from harness.engines.live_job import LiveJob
-from harness.engines.silent_jobs import SilentJobs
+from harness.engines.live.job import LiveJob
+from harness.engines.live.options import Live
+from harness.engines.live.silent_jobs import SilentJobs
 from tests.contracts.test_engine import change, job, setup
 from tests.replay.worlds import job as spec
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.engines.simulated import Simulated
+from harness.engines.simulated.options import Simulated
 from tests.engines.setups import setup
 from tests.replay.worlds import job, profile
 

@@ -15,10 +15,10 @@ import pytest
 
 from harness.contracts.launcher import ProcessSpec
 from harness.contracts.training import Report, ReportKind
+from harness.engines.live.slot_outages import WatchedLauncher
 from harness.faults.plan import FaultPlan
 from harness.faults.slow_workers import SlowWorkers
 from harness.faults.slowing import LONGEST_STOP_S, Slowing
-from harness.faults.watched import WatchedLauncher
 from systems.launchers.local import Local
 from tests.engines.fault_worlds import make_world, plan
 

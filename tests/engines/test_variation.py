@@ -7,10 +7,10 @@ from statistics import fmean, median, stdev
 import numpy as np
 import pytest
 
-from harness.engines.simulated import Simulated
-from harness.engines.simulated_costs import SimulatedCosts
-from harness.engines.simulated_job import SimulatedJob
-from harness.engines.variation import Variation
+from harness.engines.simulated.costs import SimulatedCosts
+from harness.engines.simulated.job import SimulatedJob
+from harness.engines.simulated.options import Simulated
+from harness.engines.simulated.variation import Variation
 from harness.engines.varied import SimulatedVaried
 from harness.profiles import ProfileError, RescaleCost, load_profile
 from harness.profiles.spread import deviation, expected_range, nearest

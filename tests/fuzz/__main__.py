@@ -18,8 +18,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from harness.json_file import write_json
-from harness.manifest import environment
+from harness.files.atomic_json import write_json
+from harness.machine.manifest import environment
 from tests.fuzz.target import MOST_CPU_S
 
 TARGETS = (

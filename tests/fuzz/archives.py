@@ -7,7 +7,7 @@ import lzma
 import tarfile
 from pathlib import Path
 
-from harness.archive import UNPACKED, ArchiveError, unpacked
+from harness.results.archive import UNPACKED, ArchiveError, unpacked
 from tests.fuzz.edits import Choices
 from tests.fuzz.target import Target
 

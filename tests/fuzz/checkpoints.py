@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from systems.runtime.checkpoint import Checkpoint, CheckpointError, load, save
+from systems.runtime.worker.checkpoint import Checkpoint, CheckpointError, load, save
 from tests.fuzz.edits import Choices, edited
 from tests.fuzz.target import Target
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import yaml
 
-from harness.problems import UserError
-from harness.trace.catalog import open_cluster
+from harness.errors import UserError
+from harness.trace.commands.catalog import open_cluster
 from tests.fuzz.edits import Choices, edited
 from tests.fuzz.target import Target
 

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from harness import compare
-from harness.store import (
+from harness.results.store import (
     CONFIG,
     DIGESTS,
     FACTS,
@@ -23,11 +23,11 @@ from harness.store import (
     iter_runs,
     run_paths,
 )
-from harness.tables import TABLES, TableError
-from harness.tracking_rows import contents_digest, curves, display_name, parameters, tags
+from harness.results.tables import TABLES, TableError
+from harness.tracking.rows import contents_digest, curves, display_name, parameters, tags
 from harness.validate import check_run
-from reports import site
-from reports.selection import SelectionError, select
+from reports.runs.selection import SelectionError, select
+from reports.site import page as site
 from tests.fuzz.edits import Choices, edited
 from tests.fuzz.target import Target
 from tests.results.sample_runs import write_run

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import yaml
 
-from harness.problems import UserError
-from harness.study import load_study
+from harness.configuration.study import load_study
+from harness.errors import UserError
 from tests.fuzz.edits import Choices, edited
 from tests.fuzz.target import Target
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
-from harness.tables import TABLES, TableError, columns, read_frame, read_table
+from harness.results.tables import TABLES, TableError, columns, read_frame, read_table
 from tests.fuzz.edits import Choices
 from tests.fuzz.target import Target
 

@@ -9,11 +9,11 @@ from harness.trace.build import TRACES
 from harness.trace.columns import ColumnsReader
 from harness.trace.gavel import GavelReader
 from harness.trace.itp import ItpReader
+from harness.trace.model.trace import Trace, TraceError
 from harness.trace.openb import OpenbReader
 from harness.trace.pai import PaiReader
 from harness.trace.philly import PhillyReader
 from harness.trace.philly_json import PhillyJsonReader
-from harness.trace.trace import Trace, TraceError
 from harness.trace.transforms import ReadEvents, TransformContext
 from tests.fuzz.target import Target
 

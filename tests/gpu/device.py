@@ -6,7 +6,7 @@ import subprocess
 
 import torch
 
-from harness.manifest import hardware
+from harness.machine.manifest import hardware
 
 
 def describe(device, folder):

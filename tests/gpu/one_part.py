@@ -6,7 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-from harness.parent_death import die_with_parent
+from harness.machine.parent_death import die_with_parent
 
 
 def main():

@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from systems.runtime.kernels import kernels_of
-from systems.runtime.processes import slot_environment
+from systems.runtime.driver.launch import slot_environment
+from systems.runtime.wire.kernels import kernels_of
 from tests.gpu.jobs import shared_cluster
 from tests.virtual.run_memory import gradient_bytes, workload
 from tests.virtual.run_phases import SWITCH, WARM_UP, Pair

@@ -5,7 +5,7 @@ Source: EasyScale, section 5.1.3, figure 12.
 
 import statistics
 
-from harness.engines.consumed import read_lines
+from harness.engines.live.consumed_samples import read_lines
 from systems.backends.static import Static
 from systems.backends.virtual_thread import VirtualThread
 from tests.gpu.jobs import free_bytes, shared_cluster, worlds

@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from harness.devices import num_cuda_devices
-from harness.interrupts import run_command
-from harness.manifest import environment, hardware_slug
+from harness.machine.devices import num_cuda_devices
+from harness.machine.interrupts import run_command
+from harness.machine.manifest import environment, hardware_slug
 from tests.gpu.parts import PARTS, Part
 
 PROGRAM = "tests.gpu.run_parts"

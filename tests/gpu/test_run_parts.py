@@ -152,7 +152,7 @@ def test_nothing_of_it_needs_what_a_machine_with_a_device_may_lack(without_them)
     program = f"import importlib\nfor name in {modules!r}:\n    importlib.import_module(name)\n"
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=without_them, check=True)
     refused = subprocess.run(
-        [sys.executable, "-c", "import harness.compose"],
+        [sys.executable, "-c", "import harness.configuration.compose"],
         cwd=ROOT, env=without_them, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert "hydra is not to be imported" in refused.stderr

@@ -6,8 +6,8 @@ import tarfile
 
 import pytest
 
-from harness import archive
-from harness.archive import UNPACKED, ArchiveError, archive_of, is_archive, pack, unpacked
+from harness.results import archive
+from harness.results.archive import UNPACKED, ArchiveError, archive_of, is_archive, pack, unpacked
 
 
 @pytest.fixture

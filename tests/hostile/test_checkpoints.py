@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from systems.runtime.checkpoint import Checkpoint, CheckpointError, load, save
+from systems.runtime.worker.checkpoint import Checkpoint, CheckpointError, load, save
 
 
 @pytest.fixture

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from harness.bounded_file import UnsafeFileError, opened, parse_json, read_text
-from harness.compose import compose, understand
-from harness.problems import UserError
+from harness.configuration.compose import compose, understand
+from harness.configuration.fast_yaml import BoundsError, check_bounds, read_plain, read_yaml
+from harness.configuration.study import load_study
+from harness.errors import UserError
+from harness.files.bounded_file import UnsafeFileError, opened, parse_json, read_text
 from harness.profiles import ProfileError, load_profile
-from harness.store import StoreError, load_run
-from harness.study import load_study
-from harness.trace.catalog import _yaml
+from harness.results.store import StoreError, load_run
+from harness.trace.commands.catalog import _yaml
 from harness.validate import check_run
-from harness.yaml_text import BoundsError, check_bounds, read_plain, read_yaml
 from tests.results.sample_runs import write_run
 
 LAUGHS = "a0: &a0 [x, x]\n" + "".join(

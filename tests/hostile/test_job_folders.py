@@ -5,8 +5,8 @@ import socket
 
 import pytest
 
-from systems.elastic.request_channel import FILE, ask
-from systems.runtime.control import ControlError
+from systems.runtime.wire.control import ControlError
+from systems.script.request_channel import FILE, ask
 
 
 def test_a_job_is_asked_on_the_loopback_alone(tmp_path):

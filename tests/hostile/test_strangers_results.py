@@ -12,12 +12,12 @@ import pytest
 import yaml
 
 from harness.compare import main as compare_main
-from harness.plain_output import plain
-from harness.store import StoreError, iter_runs, run_paths
-from harness.tables import TableError, read_table
-from harness.tracking import TrackingError, attach_report
-from harness.tracking import main as tracking_main
-from harness.tracking_rows import tags
+from harness.machine.plain_output import plain
+from harness.results.store import StoreError, iter_runs, run_paths
+from harness.results.tables import TableError, read_table
+from harness.tracking.__main__ import main as tracking_main
+from harness.tracking.mirror import TrackingError, attach_report
+from harness.tracking.rows import tags
 from harness.validate import check_run
 from harness.validate import main as validate_main
 from reports.__main__ import main as report_main
@@ -97,7 +97,7 @@ def test_a_file_of_a_run_is_no_link(tmp_path, name):
 
 
 def test_a_table_that_unpacks_to_very_much_is_refused_early(tmp_path, monkeypatch):
-    monkeypatch.setattr("harness.bounded_file._FREE_BYTES", 1 << 20)
+    monkeypatch.setattr("harness.files.bounded_file._FREE_BYTES", 1 << 20)
     path = tmp_path / "latencies.csv.gz"
     with gzip.open(path, "wb") as file:
         file.write(b"latency_us\n")
@@ -175,7 +175,7 @@ def test_names_are_spelt_out_but_keep_their_letters():
 def test_tables_show_brackets_and_no_styles(tmp_path, capsys):
     from rich.table import Table
 
-    from harness.summary import console
+    from harness.sweep.summary import console
 
     table = Table("name")
     table.add_row(f"[link=https://example.org]x[/link] :warning: {TITLE}")

@@ -9,12 +9,12 @@ from statistics import median
 import psutil
 import pytest
 
-from harness.manifest import environment
-from harness.overhead import __main__ as overhead
-from harness.overhead.__main__ import main
-from harness.overhead.record import TrialStore
-from harness.overhead.settings import read_settings
-from harness.overhead.trials import Kind, TrialError, plan_cells
+from harness.bench.overhead import __main__ as overhead
+from harness.bench.overhead.__main__ import main
+from harness.bench.overhead.record import TrialStore
+from harness.bench.overhead.settings import read_settings
+from harness.bench.overhead.trials import Kind, TrialError, plan_cells
+from harness.machine.manifest import environment
 from tests.backends.world import options
 
 STEPS, DROP, TURN_S = 4000, 4, 0.1

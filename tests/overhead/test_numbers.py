@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from harness.bench.overhead import numbers
+from harness.bench.overhead.numbers import Ratio, extra_us, noise, of_trial, overhead, ratio
+from harness.bench.overhead.record import make_record
+from harness.bench.overhead.settings import read_settings
+from harness.bench.overhead.trials import Cell, Kind, Trial, order_of
 from harness.contracts.training import TrainingOrder, WorkloadSpec
-from harness.overhead import numbers
-from harness.overhead.numbers import Ratio, extra_us, noise, of_trial, overhead, ratio
-from harness.overhead.record import make_record
-from harness.overhead.settings import read_settings
-from harness.overhead.trials import Cell, Kind, Trial, order_of
-from harness.problems import UserError
+from harness.errors import UserError
 
 
 def turns(plain, backend, again):

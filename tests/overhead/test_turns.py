@@ -7,8 +7,8 @@ from itertools import pairwise
 import psutil
 import pytest
 
-from harness.overhead.turns import Program, Turn, periods_in, take_turns
-from harness.processes import PointProcess
+from harness.bench.overhead.turns import Program, Turn, periods_in, take_turns
+from harness.machine.child_process import PointProcess
 
 COUNTER = """
 import json, subprocess, sys, time

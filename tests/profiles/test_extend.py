@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.compose import compose, understand
+from harness.configuration.compose import compose, understand
 from harness.profiles import ProfileError, load_profile
 from harness.profiles.read import SHIPPED
 

@@ -7,18 +7,18 @@ import pytest
 
 from harness.contracts.engine import ChangeKind
 from harness.contracts.launcher import Warmth
-from harness.experiment import execute, plan
-from harness.problems import UserError
+from harness.errors import UserError
+from harness.metrics.step_periods import WARM_UP_STEPS, stretches
 from harness.profile import main, what_failed
 from harness.profiles import load_profile
 from harness.profiles.costs import RescaleCost
 from harness.profiles.evaluate import Trial, evaluate, median_cost
 from harness.profiles.measure import Measurement, points_of, tour
 from harness.profiles.write import profile_text
-from harness.records import ChangeRecord, JobRecord, RunRecords, StepRecord
-from harness.step_periods import WARM_UP_STEPS, stretches
-from harness.store import RunStore, load_run
-from harness.sweep import Entry, read_words
+from harness.results.records import ChangeRecord, JobRecord, RunRecords, StepRecord
+from harness.results.store import RunStore, load_run
+from harness.run.experiment import execute, plan
+from harness.sweep.runner import Entry, read_words
 
 MANIFEST = {
     "hardware": {"cpu": "a CPU", "cores": 2, "memory_bytes": 2**33, "accelerators": []},

@@ -12,7 +12,7 @@ from harness.contracts.engine import ChangeKind
 from harness.contracts.launcher import Warmth
 from harness.profiles import ProfileError, load_profile
 from harness.profiles.read import SHIPPED
-from harness.trace.catalog import open_profile
+from harness.trace.commands.catalog import open_profile
 
 NAMES = sorted(path.stem for path in SHIPPED.glob("*.yaml"))
 

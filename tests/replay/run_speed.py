@@ -37,7 +37,7 @@ INSIDE = """
 import hashlib, json, sys, time
 from harness import experiment
 from harness.replay.loop import replay
-from harness.sweep import read_words
+from harness.sweep.runner import read_words
 
 config = read_words(sys.argv[1:])
 plan = experiment.plan(config, check_workloads=False)

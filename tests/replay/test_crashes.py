@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from harness.contracts.engine import Abilities
 from harness.contracts.scheduler import Decision, Grant, Suspend
-from harness.metrics import compute
-from harness.trace.events import TraceEvent, TraceEventKind, in_order
+from harness.metrics.compute import compute
+from harness.trace.model.events import TraceEvent, TraceEventKind, in_order
 from harness.validate import check_records
 from systems.schedulers.afs import Afs
 from systems.schedulers.fifo import Fifo

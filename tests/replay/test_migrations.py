@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.contracts.scheduler import Decision, Grant, Suspend
-from harness.records import RunRecords
 from harness.replay import replay
+from harness.results.records import RunRecords
 from systems.placements.buddy import Buddy
 from systems.placements.migrating_buddy import MigratingBuddy
 from tests.examples import examples

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from harness.cluster import Cluster, uniform_cluster
 from harness.contracts.engine import Abilities, EventKind
 from harness.contracts.scheduler import Decision, Grant, Suspend
-from harness.metrics import compute
+from harness.metrics.compute import compute
 from harness.replay import DecisionError
 from harness.replay.occupancy import Occupancy
-from harness.trace.events import TraceEvent, TraceEventKind, on_devices
+from harness.trace.model.events import TraceEvent, TraceEventKind, on_devices
 from tests.examples import examples
 from tests.replay.worlds import Driver, Mechanism, job, simulate
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.similarity import similarity, similarity_lines
+from harness.trace.model.similarity import similarity, similarity_lines
 from tests.replay.worlds import job, profile
 
 

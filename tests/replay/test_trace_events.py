@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from harness.contracts.engine import Abilities
 from harness.contracts.scheduler import Decision, Grant, Suspend
-from harness.records import OutageRecord
 from harness.replay import ReplayError
-from harness.trace.events import TraceEvent, TraceEventKind, in_order
+from harness.results.records import OutageRecord
+from harness.trace.model.events import TraceEvent, TraceEventKind, in_order
 from harness.validate import check_records
 from systems.schedulers.fifo import Fifo
 from systems.schedulers.tiresias import Tiresias

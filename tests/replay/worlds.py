@@ -9,16 +9,16 @@ from typing import Any
 
 from harness.cluster import Cluster, uniform_cluster
 from harness.contracts.engine import Abilities
+from harness.contracts.job import JobSpec
 from harness.contracts.launcher import Warmth
 from harness.contracts.scheduler import ClusterView, Decision, Knowledge, Requirement
 from harness.engines.setup import EngineSetup
-from harness.engines.simulated import Simulated
-from harness.engines.simulated_engine import SimulatedEngine
+from harness.engines.simulated.engine import SimulatedEngine
+from harness.engines.simulated.options import Simulated
 from harness.profiles import Profile, load_profile
-from harness.records import RunRecords
 from harness.replay import replay
-from harness.trace.events import TraceEvent
-from harness.trace.job import JobSpec
+from harness.results.records import RunRecords
+from harness.trace.model.events import TraceEvent
 
 
 def cluster(num_hosts: int = 1, devices_per_host: int = 4) -> Cluster:

@@ -11,11 +11,17 @@ import pytest
 import yaml
 from sample_runs import write_run
 
-from harness import metrics
-from harness.records import EvaluationRecord, JobRecord, RunRecords, StepRecord
-from harness.store import RunStore, StoredRun
-from reports import style
-from reports.accuracy import (
+from harness.metrics import compute as metrics
+from harness.results.records import EvaluationRecord, JobRecord, RunRecords, StepRecord
+from harness.results.store import RunStore, StoredRun
+from reports.claims.ledger import Criterion
+from reports.claims.measures import samples
+from reports.drawing import style
+from reports.figures import FIGURES
+from reports.figures.accuracy_curves import largest_spread
+from reports.figures.class_accuracy import spread
+from reports.figures.decay_curves import same_before_decay
+from reports.measures.accuracy import (
     epoch_losses,
     models_of_a_seed,
     named_workers,
@@ -23,13 +29,7 @@ from reports.accuracy import (
     trained,
     variation,
 )
-from reports.claims.ledger import Criterion
-from reports.claims.measures import samples
-from reports.figures import FIGURES
-from reports.figures.accuracy_curves import largest_spread
-from reports.figures.class_accuracy import spread
-from reports.figures.decay_curves import same_before_decay
-from reports.selection import ReportRun, name
+from reports.runs.selection import ReportRun, name
 
 NUM_SAMPLES = 100
 """Of an epoch."""

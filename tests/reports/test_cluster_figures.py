@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from sample_runs import write_run
 
-from reports import style
-from reports.claims.cluster_numbers import CLUSTER_NUMBERS
+from reports.drawing import style
 from reports.figures import FIGURES
-from reports.selection import ReportRun, select
+from reports.measures.cluster_numbers import CLUSTER_NUMBERS
+from reports.runs.selection import ReportRun, select
 from tests.reports.test_cluster_numbers import a_run, grant, some_that_wait
 
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from sample_runs import write_run
 
-from harness.records import GrantRecord, JobRecord, OutageRecord
-from reports.claims.cluster_numbers import CLUSTER_NUMBERS, Levels, _at, _levels
+from harness.results.records import GrantRecord, JobRecord, OutageRecord
 from reports.claims.ledger import Criterion
 from reports.claims.measures import samples
-from reports.overview import by_study
-from reports.selection import ReportRun, select
+from reports.measures.cluster_numbers import CLUSTER_NUMBERS, Levels, _at, _levels
+from reports.runs.selection import ReportRun, select
+from reports.site.build import by_study
 
 
 @pytest.fixture(scope="module")

@@ -7,11 +7,11 @@ from pathlib import Path
 import yaml
 from sample_runs import write_run
 
-from harness import metrics
-from harness.records import JobRecord, RunRecords
-from harness.store import RunStore, StoredRun
+from harness.metrics import compute as metrics
+from harness.results.records import JobRecord, RunRecords
+from harness.results.store import RunStore, StoredRun
 from reports.figures import FIGURES
-from reports.selection import name
+from reports.runs.selection import name
 
 
 def write_told(root: Path, run_id: str, workers: int, election_ms: float) -> StoredRun:

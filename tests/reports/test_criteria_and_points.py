@@ -6,11 +6,11 @@ from functools import cache
 
 import pytest
 
-from harness.compose import compose, understand
-from harness.study import load_study
+from harness.configuration.compose import compose, understand
+from harness.configuration.study import load_study
 from reports.claims.ledger import Criterion, load
 from reports.claims.measures import says_same
-from reports.selection import flat_options
+from reports.runs.selection import flat_options
 
 BY_STUDY: dict[str, list[tuple[str, Criterion]]] = {}
 for _paper in load():

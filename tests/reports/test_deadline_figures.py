@@ -8,9 +8,9 @@ import pytest
 from matplotlib.container import ErrorbarContainer
 from sample_runs import write_run
 
-from reports import style
+from reports.drawing import style
 from reports.figures import FIGURES, FROM_METRICS
-from reports.selection import ReportRun, select
+from reports.runs.selection import ReportRun, select
 
 
 def a_run(system, met, trial=0, **metrics):

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from reports.figures import FIGURES
-from reports.selection import ReportRun
+from reports.runs.selection import ReportRun
 
 
 def replay(jct_s, trial=0, **options):

@@ -6,7 +6,7 @@ import pytest
 
 from reports.figures import FIGURES, FROM_METRICS
 from reports.figures.decision_latency import live_jobs
-from reports.selection import ReportRun
+from reports.runs.selection import ReportRun
 
 
 def replay(system, jct_s, p50_ms=0.5, calls_us=None, trial=0, **metrics):

@@ -15,11 +15,11 @@ import pytest
 from matplotlib.text import Text
 from test_report import read_page
 
-from reports import style, table_files
 from reports.claims import ledger
-from reports.drawing import Table
+from reports.drawing import style, table_files
+from reports.drawing.figure import Table
 from reports.figures import FIGURES
-from reports.selection import select
+from reports.runs.selection import select
 
 ROOT = Path(__file__).parents[2]
 PRINT_WIDTH_IN = 7.0

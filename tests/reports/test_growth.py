@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.store import StoredRun
+from harness.results.store import StoredRun
 from reports.figures import FIGURES, FROM_METRICS, growth
-from reports.selection import ReportRun
+from reports.runs.selection import ReportRun
 
 
 def replay(system, jobs, slots, wall_s, latency_ms=0.5, trial=0, trace="t"):

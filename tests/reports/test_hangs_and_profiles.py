@@ -11,8 +11,8 @@ import pytest
 import yaml
 from sample_runs import write_run
 
-from harness import metrics
-from harness.records import (
+from harness.metrics import compute as metrics
+from harness.results.records import (
     AccusationRecord,
     ChangeRecord,
     FaultRecord,
@@ -21,13 +21,13 @@ from harness.records import (
     RunRecords,
     StepRecord,
 )
-from harness.store import RunStore, StoredRun
-from reports import style
-from reports.drawing import Drawing
+from harness.results.store import RunStore, StoredRun
+from reports.drawing import style
+from reports.drawing.figure import Drawing
 from reports.figures import FIGURES
 from reports.figures.profiling_time import Profile, profiles
-from reports.hangs import Cell, watched
-from reports.selection import ReportRun, name
+from reports.measures.hangs import Cell, watched
+from reports.runs.selection import ReportRun, name
 
 BATCH, STEP_S = 8, 0.1
 

@@ -14,11 +14,11 @@ from matplotlib import font_manager
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
-from harness.command_line import main as run_harness
-from reports import letters, style
+from harness.cli import main as run_harness
 from reports.__main__ import main as reports_main
-from reports.drawing import Drawing
-from reports.files import save_all
+from reports.drawing import letters, style
+from reports.drawing.figure import Drawing
+from reports.drawing.files import save_all
 from reports.trace import main as trace_main
 
 LABEL = "中文 $5_x^{ and $\\undefined{"

@@ -13,13 +13,13 @@ import yaml
 from matplotlib.text import Text
 from sample_runs import write_run
 
-from harness import levels
-from harness.store import StoredRun
-from reports import style, wording
-from reports.claims import ledger
-from reports.drawing import Drawing
+from harness.results import scheduler_levels as levels
+from harness.results.store import StoredRun
+from reports.claims import ledger, wording
+from reports.drawing import style
+from reports.drawing.figure import Drawing
 from reports.figures import FIGURES
-from reports.selection import labels, name, select
+from reports.runs.selection import labels, name, select
 from tests.schedulers.world import scheduler_classes
 
 BARE = re.compile(r"\b(fifo|uniform) /")
@@ -27,7 +27,7 @@ BARE = re.compile(r"\b(fifo|uniform) /")
 
 
 def test_the_table_is_what_the_classes_say() -> None:
-    """A new class, or a new level, has to be told in harness/levels.yaml too."""
+    """A new class, or a new level, has to be told in harness/results/scheduler_levels.yaml too."""
     said: dict[str, Mapping[str, object]] = {}
     for each in scheduler_classes():
         bound = {"bound": True} if getattr(each, "bound", False) else {}

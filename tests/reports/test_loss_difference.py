@@ -10,13 +10,13 @@ import pytest
 import yaml
 from sample_runs import write_run
 
-from harness import metrics
-from harness.records import FixedLossRecord, JobRecord, RunRecords
-from harness.store import RunStore, StoredRun
-from reports import style
+from harness.metrics import compute as metrics
+from harness.results.records import FixedLossRecord, JobRecord, RunRecords
+from harness.results.store import RunStore, StoredRun
+from reports.drawing import style
 from reports.figures import FIGURES
 from reports.figures.loss_difference import curves
-from reports.selection import ReportRun, name
+from reports.runs.selection import ReportRun, name
 
 SLOTS = [4] * 5 + [2] * 5 + [3] * 5
 BIT = 2.0**-24

@@ -10,14 +10,14 @@ import pytest
 import yaml
 from sample_runs import write_run
 
-from harness import metrics
-from harness.records import JobRecord
-from harness.store import RunStore
-from reports import style
+from harness.metrics import compute as metrics
+from harness.results.records import JobRecord
+from harness.results.store import RunStore
+from reports.drawing import style
 from reports.figures import FIGURES
 from reports.figures.planning_time import num_activations, plan_times_s
-from reports.pools import additional_by_count, pairs
-from reports.selection import ReportRun, name
+from reports.measures.pools import additional_by_count, pairs
+from reports.runs.selection import ReportRun, name
 
 
 def like(run, root: Path, scheduler: str, slots: int, seed: int, slower: float) -> None:

@@ -18,16 +18,16 @@ import pytest
 import yaml
 from sample_runs import write_run
 
-from harness.records import ChangeRecord, GrantRecord
-from harness.statistics import estimate
-from harness.store import StoredRun, load_run
-from reports import style
+from harness.metrics.statistics import estimate
+from harness.results.records import ChangeRecord, GrantRecord
+from harness.results.store import StoredRun, load_run
+from reports.drawing import style
 from reports.figures import comparison, jct_distribution, jobs_completed, slots_in_use
 from reports.figures.simulated_against_live import compare
 from reports.figures.slots_in_use import binned, usage
 from reports.figures.stop_resume_phases import summarise
 from reports.figures.timeline import stretches
-from reports.selection import ReportRun, name, select
+from reports.runs.selection import ReportRun, name, select
 
 
 def test_intervals_need_five_trials() -> None:

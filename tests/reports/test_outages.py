@@ -9,10 +9,10 @@ import pytest
 from matplotlib.figure import Figure
 from sample_runs import write_run
 
-from harness.records import OutageRecord
-from reports import style
+from harness.results.records import OutageRecord
+from reports.drawing import style
 from reports.figures import slots_in_use, timeline
-from reports.selection import select
+from reports.runs.selection import select
 
 OUTAGES = (OutageRecord(3, 60.0, 120.0), OutageRecord(2, 100.0, 120.0), OutageRecord(0, 240, 9e9))
 

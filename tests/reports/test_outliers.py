@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from test_pages import rows
 
-from reports.outliers import cells, fences
-from reports.selection import ReportRun, select
+from reports.measures.outliers import cells, fences
+from reports.runs.selection import ReportRun, select
 
 
 def with_values(runs: list[ReportRun], values: list[float]) -> list[ReportRun]:

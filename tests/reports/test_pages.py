@@ -12,14 +12,14 @@ import pytest
 from sample_runs import write_run
 from test_report import read_page
 
-from harness.statistics import Estimate
+from harness.metrics.statistics import Estimate
 from reports.__main__ import main
 from reports.claims import ledger
 from reports.claims.verdicts import Status, judge
-from reports.overview import by_study
-from reports.pages.base import overhead_records
-from reports.pages.fidelity import job_errors, job_spread, word
-from reports.selection import select
+from reports.runs.selection import select
+from reports.site.build import by_study
+from reports.site.pages.base import overhead_records
+from reports.site.pages.fidelity import job_errors, job_spread, word
 
 PAGES = ("noise", "fidelity", "decisions", "hardware", "untested")
 
@@ -166,7 +166,7 @@ def test_a_site_of_simulations_alone_says_what_it_lacks(tmp_path: Path) -> None:
         read_page(tmp_path / "site" / f"{page}.html")
     text = (tmp_path / "site" / "noise.html").read_text(encoding="utf-8")
     assert "no live run here was repeated" in text
-    assert "no record of python -m harness.overhead is here" in text
+    assert "no record of python -m harness.bench.overhead is here" in text
 
 
 def test_plans_are_held_to_each_other(full_site: Path) -> None:

@@ -8,12 +8,12 @@ import pytest
 import yaml
 from sample_runs import write_run
 
-from harness import metrics
-from harness.records import GrantRecord, JobRecord, RunRecords
-from harness.store import RunStore, StoredRun
+from harness.metrics import compute as metrics
+from harness.results.records import GrantRecord, JobRecord, RunRecords
+from harness.results.store import RunStore, StoredRun
 from reports.figures import FIGURES
 from reports.figures.placement_speed import by_hosts, is_one_allocation
-from reports.selection import name
+from reports.runs.selection import name
 
 
 def write_alone(root: Path, run_id: str, executed_s: float, *held: tuple[int, ...]) -> StoredRun:

@@ -13,12 +13,13 @@ import matplotlib as mpl
 import pytest
 from sample_runs import write_run
 
-from harness.store import REFERENCE, RESULT_DIRS, RUNS
-from reports import about, style
+from harness.results.store import REFERENCE, RESULT_DIRS, RUNS
 from reports.__main__ import main
-from reports.drawing import Drawing, Table
+from reports.drawing import style
+from reports.drawing.figure import Drawing, Table
 from reports.figures import FIGURES, ON_REQUEST
-from reports.selection import select
+from reports.runs.selection import select
+from reports.site import about
 
 ROOT = Path(__file__).parents[2]
 

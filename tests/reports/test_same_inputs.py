@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 from reports.figures import same_inputs
-from reports.selection import ReportRun
+from reports.runs.selection import ReportRun
 
 
 def a_run(setting, system, met, jct_min=60.0, refused=0.0):

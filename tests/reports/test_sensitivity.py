@@ -4,7 +4,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 from reports.figures import sensitivity
-from reports.selection import ReportRun, flat_options
+from reports.runs.selection import ReportRun, flat_options
 
 
 def sweep_run(scheduler, load, jct_h, refused=0.0, elastic=True):

@@ -12,19 +12,19 @@ import pytest
 import yaml
 from sample_runs import write_run
 
-from harness import metrics
-from harness.records import ChangeRecord, FaultRecord, JobRecord, RunRecords, StepRecord
-from harness.samples_lost import samples_lost
-from harness.store import RunStore, StoredRun
-from reports import style
-from reports.drawing import Drawing
+from harness.metrics import compute as metrics
+from harness.metrics.samples_lost import samples_lost
+from harness.results.records import ChangeRecord, FaultRecord, JobRecord, RunRecords, StepRecord
+from harness.results.store import RunStore, StoredRun
+from reports.drawing import style
+from reports.drawing.figure import Drawing
 from reports.figures import FIGURES
 from reports.figures.parallelism import scalings
 from reports.figures.rescale_phases import phase_medians
 from reports.figures.transient_slots import break_even_s, whole_windows
-from reports.recoveries import recoveries, recovery_s
-from reports.rescales import measure
-from reports.selection import ReportRun, name
+from reports.measures.recoveries import recoveries, recovery_s
+from reports.measures.rescales import measure
+from reports.runs.selection import ReportRun, name
 
 PERIOD_S, BATCH = 0.1, 32
 

@@ -9,15 +9,15 @@ import pytest
 import yaml
 from sample_runs import write_run
 
-from harness import metrics
-from harness.records import GrantRecord, JobRecord, RunRecords, StepRecord, SystemRecord
-from harness.store import RunStore, StoredRun
-from reports import style
+from harness.metrics import compute as metrics
+from harness.results.records import GrantRecord, JobRecord, RunRecords, StepRecord, SystemRecord
+from harness.results.store import RunStore, StoredRun
 from reports.claims.measures import measured
+from reports.drawing import style
 from reports.figures import FIGURES
 from reports.figures.normalized_run_time import ratios
-from reports.selection import ReportRun, name
-from reports.step_speed import speeds, workers_memory_bytes
+from reports.measures.step_speed import speeds, workers_memory_bytes
+from reports.runs.selection import ReportRun, name
 
 MB = 1_000_000
 

@@ -8,9 +8,9 @@ import pytest
 from sample_runs import write_run
 
 from harness.contracts.engine import ChangeKind
-from harness.records import ChangeRecord
+from harness.results.records import ChangeRecord
 from reports.claims.measures import measured
-from reports.selection import ReportRun, select
+from reports.runs.selection import ReportRun, select
 
 OUT, IN, MOVE = ((0,), (0, 1)), ((0, 1), (0,)), ((0,), (1,))
 

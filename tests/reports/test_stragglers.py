@@ -10,13 +10,13 @@ import pytest
 import yaml
 from sample_runs import write_run
 
-from harness import metrics
-from harness.records import JobRecord, RunRecords, SlowingRecord, StepRecord
-from harness.store import RunStore, StoredRun
-from reports import style
+from harness.metrics import compute as metrics
+from harness.results.records import JobRecord, RunRecords, SlowingRecord, StepRecord
+from harness.results.store import RunStore, StoredRun
+from reports.drawing import style
 from reports.figures import FIGURES
-from reports.selection import ReportRun, name
-from reports.stragglers import cases, curve, throughput, watched
+from reports.measures.stragglers import cases, curve, throughput, watched
+from reports.runs.selection import ReportRun, name
 
 BATCH = 24
 USUAL_S, SLOW_S, AFTER_S = 0.1, 0.2, 0.12

@@ -10,11 +10,11 @@ import yaml
 from sample_runs import write_run
 from test_report import read_page
 
-from reports import about, page_figures
 from reports.__main__ import main
 from reports.claims import ledger
 from reports.figures import FIGURES, tables_of
-from reports.selection import STUDIES, select
+from reports.runs.selection import STUDIES, select
+from reports.site import about, page_figures
 
 LEFT_OUT = {"grants": 9, "changes": 9, "decisions": 9}
 

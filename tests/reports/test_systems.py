@@ -8,9 +8,9 @@ from pathlib import Path
 from sample_runs import write_run
 from test_report import read_page
 
-from reports import systems
 from reports.__main__ import main
-from reports.selection import ReportRun, select
+from reports.runs.selection import ReportRun, select
+from reports.site import system_tables as systems
 
 
 def with_metrics(run: ReportRun, **metrics: float) -> ReportRun:

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from harness.cluster import uniform_cluster
-from harness.trace.events import TraceEvent, TraceEventKind
-from reports import style
+from harness.trace.model.events import TraceEvent, TraceEventKind
+from reports.drawing import style
 from reports.trace import draw, main
 from tests.trace.examples import job, trace
 

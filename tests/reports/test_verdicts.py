@@ -11,12 +11,11 @@ import pytest
 import yaml
 from sample_runs import write_run
 
-from harness import store
-from harness.criteria import LEDGER, criteria_of, digest, name
-from harness.problems import UserError
-from reports import wording
+from harness.errors import UserError
+from harness.results import store
+from harness.results.criteria import LEDGER, criteria_of, digest, name
 from reports.__main__ import main
-from reports.claims import kept, ledger
+from reports.claims import kept, ledger, wording
 from reports.claims.fixed import Fixed, Made
 from reports.claims.ledger import PAPERS, Claim, Criterion
 from reports.claims.verdicts import (
@@ -29,8 +28,8 @@ from reports.claims.verdicts import (
     judge,
     judge_one,
 )
-from reports.overview import by_study
-from reports.selection import STUDIES, ReportRun, select
+from reports.runs.selection import STUDIES, ReportRun, select
+from reports.site.build import by_study
 
 REFERENCE = Path(__file__).parents[2] / store.REFERENCE
 CLAIMS_PAGE = Path(__file__).parents[2] / "docs" / "claims.md"

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import yaml
 
-from harness import metrics
-from harness.records import (
+from harness.metrics import compute as metrics
+from harness.results.records import (
     ChangeRecord,
     DecisionRecord,
     EvaluationRecord,
@@ -26,7 +26,7 @@ from harness.records import (
     StepRecord,
     SystemRecord,
 )
-from harness.store import RunStore, StoredRun
+from harness.results.store import RunStore, StoredRun
 
 RATES = {"bert": 40.0, "resnet50": 60.0, "transformer": 80.0, "vgg16": 50.0}
 PHASES = {

@@ -10,8 +10,8 @@ import tarfile
 import pytest
 
 from harness import validate
-from harness.archive import UNPACKED, archive_of, located, pack, shown, unpacked
-from harness.store import StoreError, iter_runs, run_paths
+from harness.results.archive import UNPACKED, archive_of, located, pack, shown, unpacked
+from harness.results.store import StoreError, iter_runs, run_paths
 
 FILES = {"first/manifest.json": b"{}", "first/jobs.csv.gz": b"\0\1", "second/manifest.json": b"[]"}
 

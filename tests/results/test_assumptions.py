@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 import yaml
 
-from harness import assumptions, tracking_rows
-from harness.as_recorded import recorded_rows
-from harness.command_line import main
+from harness.cli import main
 from harness.compare import main as compare
-from harness.store import StoredRun, iter_runs
+from harness.comparison import assumptions
+from harness.comparison.as_recorded import recorded_rows
+from harness.results.store import StoredRun, iter_runs
+from harness.tracking import rows as tracking_rows
 from reports.__main__ import main as draw
 
 LOG = """id,submitted,began,ended,gpus,model

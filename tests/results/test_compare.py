@@ -8,8 +8,8 @@ import pytest
 from sample_runs import write_run
 
 from harness.compare import compare, main, welch_half_width
-from harness.settings import settings
-from harness.store import iter_runs
+from harness.comparison.settings import settings
+from harness.results.store import iter_runs
 
 
 def scale(root, factor, *, of):

@@ -6,12 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from harness import benchmark, compare, divisions, validate
-from harness.benchmark import BENCHMARK_VERSION, FIRST_VERSION, KEY, one_version, version_of
-from harness.experiment import execute, plan
-from harness.store import load_run, run_paths
-from harness.study import load_study
-from harness.sweep import read_words
+from harness import compare, validate
+from harness.configuration import benchmark_version as benchmark
+from harness.configuration.benchmark_version import (
+    BENCHMARK_VERSION,
+    FIRST_VERSION,
+    KEY,
+    one_version,
+    version_of,
+)
+from harness.configuration.study import load_study
+from harness.results.store import load_run, run_paths
+from harness.run.experiment import execute, plan
+from harness.sweep import divisions
+from harness.sweep.runner import read_words
 from reports.__main__ import main as draw
 
 STUDY = "easyscale_fig15"
@@ -165,7 +173,7 @@ def test_versions_are_never_compared(folder, submit, capsys):
 
 def test_another_version_makes_other_runs(monkeypatch):
     """Else a sweep would take the runs of an earlier version for finished."""
-    from harness import config
+    from harness.configuration import schema as config
 
     words = ["trace=five_jobs", "cluster=dgx8", "engine=simulated"]
     before = plan(read_words(words), check_workloads=False).config_hash

@@ -8,20 +8,20 @@ import pytest
 import yaml
 from sample_runs import write_run
 
-from harness.as_recorded import recorded_rows
 from harness.compare import compare
 from harness.compare import main as compare_main
-from harness.inputs import contents_labels, inputs_digest, made_of, outdated
+from harness.comparison.as_recorded import recorded_rows
+from harness.comparison.inputs import contents_labels, inputs_digest, made_of, outdated
+from harness.comparison.settings import settings
 from harness.profiles import load_profile
 from harness.profiles.read import PROVENANCE
-from harness.settings import settings
-from harness.store import StoredRun, iter_runs
+from harness.results.store import StoredRun, iter_runs
 from harness.trace.build import load_trace
 from harness.trace.transforms import TransformContext
-from harness.tracking_rows import tags
+from harness.tracking.rows import tags
 from harness.validate import main as validate_main
 from reports.__main__ import main as report_main
-from reports.selection import select
+from reports.runs.selection import select
 
 EARLY, LATE = "2026-01-01T00:00:00+00:00", "2026-01-02T00:00:00+00:00"
 

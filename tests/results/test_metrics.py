@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sample_runs import simulate
 
-from harness.metrics import compute, jct_common_mean_s
-from harness.records import (
+from harness.metrics.compute import compute, jct_common_mean_s
+from harness.results.records import (
     AccusationRecord,
     ChangeRecord,
     FaultRecord,

@@ -7,9 +7,9 @@ from itertools import product
 import pytest
 
 from harness.contracts.engine import JobState
-from harness.metrics import compute
-from harness.offline_bound import least_jct_mean_s, most_deadlines_met
-from harness.records import JobRecord
+from harness.metrics.compute import compute
+from harness.metrics.offline_bound import least_jct_mean_s, most_deadlines_met
+from harness.results.records import JobRecord
 from tests.replay.worlds import cluster, job
 from tests.schedulers.curves import curve_profile
 from tests.schedulers.world import built, deadline_job, run

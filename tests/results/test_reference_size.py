@@ -3,7 +3,7 @@
 from collections import Counter
 from pathlib import Path
 
-from harness.archive import UNPACKED
+from harness.results.archive import UNPACKED
 
 REFERENCE = Path(__file__).resolve().parents[2] / "results" / "reference"
 LIMIT_BYTES = 30_000_000

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from harness.statistics import (
+from harness.metrics.statistics import (
     equivalence,
     mean_interval,
     percentile_interval,

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sample_runs import simulate, write_run
 
-from harness.records import (
+from harness.results.records import (
     ChangeRecord,
     DecisionRecord,
     EvaluationRecord,
@@ -27,8 +27,8 @@ from harness.records import (
     StepRecord,
     SystemRecord,
 )
-from harness.store import RunStore, RunWriter, StoreError, failed_runs, iter_runs, load_run
-from harness.tables import TABLES, TableError, columns
+from harness.results.store import RunStore, RunWriter, StoreError, failed_runs, iter_runs, load_run
+from harness.results.tables import TABLES, TableError, columns
 from tests.examples import examples
 from tests.patience import outcome
 
@@ -230,8 +230,8 @@ def run_python(code: str, *args: str) -> subprocess.Popen[str]:
 KILLED = """
 import signal, sys
 from pathlib import Path
-import harness.store as store
-from harness.records import DecisionRecord, RunRecords
+import harness.results.store as store
+from harness.results.records import DecisionRecord, RunRecords
 
 real = store.write_table
 def slow(path, name, rows):
@@ -268,7 +268,7 @@ import resource, signal, sys
 from pathlib import Path
 sys.path.insert(0, "tests/results")
 from sample_runs import simulate
-from harness.store import RunStore, StoreError
+from harness.results.store import RunStore, StoreError
 
 records = simulate(num_jobs=60)
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

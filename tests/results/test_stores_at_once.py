@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.records import RunRecords
-from harness.store import RunStore, iter_runs
+from harness.results.records import RunRecords
+from harness.results.store import RunStore, iter_runs
 from tests.patience import outcome
 from tests.refused_calls import can_refuse
 
@@ -20,8 +20,8 @@ ROOT = Path(__file__).parents[2]
 WRITES = """
 import sys
 from pathlib import Path
-from harness.records import RunRecords
-from harness.store import RunStore
+from harness.results.records import RunRecords
+from harness.results.store import RunStore
 from tests.refused_calls import refuse
 
 root, name, count, refused = sys.argv[1:]
@@ -105,8 +105,8 @@ def test_every_store_succeeds_where_names_cannot_be_exchanged(tmp_path, writers)
 KILLED_BETWEEN = """
 import errno, signal, sys
 from pathlib import Path
-from harness.records import RunRecords
-from harness.store import RunStore
+from harness.results.records import RunRecords
+from harness.results.store import RunStore
 from tests.refused_calls import refuse
 
 refuse("renameat2", errno.EINVAL, fifth=2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.summary import metrics_table
+from harness.sweep.summary import metrics_table
 
 
 def headings(*metrics: dict[str, float]) -> list[object]:

@@ -16,10 +16,13 @@ from mlflow.entities import ViewType
 from mlflow.tracking import MlflowClient
 from sample_runs import write_run
 
-from harness import levels, tracking, tracking_rows
-from harness.command_line import main as run_command_line
-from harness.records import StepRecord
-from harness.store import StoredRun
+from harness.cli import main as run_command_line
+from harness.results import scheduler_levels as levels
+from harness.results.records import StepRecord
+from harness.results.store import StoredRun
+from harness.tracking import mirror as tracking
+from harness.tracking import rows as tracking_rows
+from harness.tracking.__main__ import main
 from reports.__main__ import main as draw
 
 
@@ -251,7 +254,7 @@ def test_a_store_that_another_process_has_is_waited_for_once_and_filled_later(
     with pytest.raises(tracking.LockedError):
         tracking.prepare(config)
     monkeypatch.setattr(tracking, "LOCK_WAIT_S", 0.1)
-    assert tracking.main(command.split()[3:]) == 2
+    assert main(command.split()[3:]) == 2
 
 
 @pytest.mark.long

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from mlflow.tracking import MlflowClient
 
-from harness import tracking
-from harness.store import StoredRun, iter_runs
+from harness.results.store import StoredRun, iter_runs
+from harness.tracking import mirror as tracking
 
 pytestmark = pytest.mark.long
 

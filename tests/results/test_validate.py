@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from sample_runs import simulate, write_run
 
-from harness.records import GrantRecord, OutageRecord, RunRecords
-from harness.store import RunStore
+from harness.results.records import GrantRecord, OutageRecord, RunRecords
+from harness.results.store import RunStore
 from harness.validate import check_records, main
 
 

@@ -9,9 +9,9 @@ from harness.cluster import Cluster, joined_cluster, uniform_cluster
 from harness.contracts.engine import Abilities
 from harness.profiles import Profile
 from harness.profiles.curves import Family
-from harness.records import RunRecords
 from harness.replay import replay
-from harness.trace.events import TraceEvent
+from harness.results.records import RunRecords
+from harness.trace.model.events import TraceEvent
 from systems.placements.consolidated import Consolidated
 from tests.replay.worlds import Mechanism, engine, profile
 from tests.schedulers.world import Recorder

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from harness.contracts.scheduler import Decision, Grant
 from systems.schedulers.afs import Afs, Share, preferred
-from systems.schedulers.sizes import Levels
+from systems.schedulers.common.sizes import Levels
 from tests.contracts.test_scheduler import PROFILE, WHERE, traces
 from tests.examples import examples
 from tests.replay.worlds import cluster, job

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from systems.schedulers.chronus import Chronus
-from systems.schedulers.lease_plan import LeaseJob, plan_leases
+from systems.schedulers.leases.lease_plan import LeaseJob, plan_leases
 from tests.examples import examples
 from tests.replay.worlds import cluster, job
 from tests.schedulers.world import deadline_job, periods, run

@@ -9,8 +9,8 @@ from statistics import mean
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from systems.schedulers.compaction import Compaction, Donor, Move
-from systems.schedulers.slot_claims import SlotClaims
+from systems.schedulers.attained_service.compaction import Compaction, Donor, Move
+from systems.schedulers.common.slot_claims import SlotClaims
 from tests.examples import examples
 from tests.replay.worlds import cluster
 

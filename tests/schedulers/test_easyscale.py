@@ -7,7 +7,7 @@ import random
 import pytest
 
 from harness.contracts.scheduler import Grant, Refuse, Suspend
-from harness.trace.events import TraceEvent, TraceEventKind
+from harness.trace.model.events import TraceEvent, TraceEventKind
 from systems.schedulers.easyscale import EasyScale
 from tests.replay.worlds import job
 from tests.schedulers.mixed import BATCH, held_types, mixed, run_mixed, speeds

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from systems.easyscale.model import Device, evaluate, executors_that_fit
+from systems.schedulers.easyscale_plans.model import Device, evaluate, executors_that_fit
 
 
 def test_a_perfect_match_wastes_nothing():

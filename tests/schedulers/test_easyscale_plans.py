@@ -6,9 +6,9 @@ from itertools import product
 
 import pytest
 
-from harness.virtual_workers import spread, step_s
-from systems.easyscale.model import Device
-from systems.easyscale.plans import Planner, choices
+from harness.profiles.virtual_workers import spread, step_s
+from systems.schedulers.easyscale_plans.model import Device
+from systems.schedulers.easyscale_plans.plans import Planner, choices
 
 CASES = range(300)
 

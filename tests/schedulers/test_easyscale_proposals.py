@@ -5,9 +5,9 @@ from itertools import product
 
 import pytest
 
-from systems.easyscale.model import Configuration, Device
-from systems.easyscale.plans import Planner
-from systems.easyscale.proposals import Proposal, accept, propose, starts
+from systems.schedulers.easyscale_plans.model import Configuration, Device
+from systems.schedulers.easyscale_plans.plans import Planner
+from systems.schedulers.easyscale_plans.proposals import Proposal, accept, propose, starts
 
 
 def asked(job_id, speedup, *added, arrival_s=0.0):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from systems.schedulers.edf import Edf
 from systems.schedulers.edf_admission import EdfAdmission
-from systems.schedulers.edf_forecast import Runner, ends_s
+from systems.schedulers.shares.edf_forecast import Runner, ends_s
 from tests.examples import examples
 from tests.replay.worlds import cluster, job
 from tests.schedulers.curves import curve_profile

@@ -13,7 +13,7 @@ from systems.schedulers.edf import Edf
 from systems.schedulers.edf_admission import EdfAdmission
 from systems.schedulers.edf_elastic import EdfElastic
 from systems.schedulers.elasticflow import ElasticFlow
-from systems.schedulers.min_share import Plan, fill_all
+from systems.schedulers.shares.min_share import Plan, fill_all
 from tests.examples import examples
 from tests.replay.worlds import cluster, job
 from tests.schedulers.chaos import ChaosEngine

@@ -5,7 +5,7 @@ import pytest
 from harness.contracts.scheduler import Decision, Grant
 from harness.replay import ReplayError
 from harness.replay.endless import MOST_IDLE_WAKES
-from harness.trace.events import TraceEvent, TraceEventKind
+from harness.trace.model.events import TraceEvent, TraceEventKind
 from tests.replay.worlds import Driver, cluster, engine, job, profile
 from tests.schedulers.chaos import ChaosEngine
 from tests.schedulers.world import Recorder, built, run, shipped

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from systems.schedulers.gittins import ServiceHistory
+from systems.schedulers.attained_service.gittins import ServiceHistory
 from systems.schedulers.tiresias import Tiresias
 from tests.replay.worlds import cluster, job
 from tests.schedulers.world import periods, run

@@ -4,8 +4,8 @@ import itertools
 
 import pytest
 
+from systems.schedulers.common.highs import EXACT, INF, Model
 from systems.schedulers.hu.big_m import big_m_model, solve_big_m
-from systems.schedulers.hu.highs import EXACT, INF, Model
 from systems.schedulers.hu.instance import Instance
 from systems.schedulers.hu.tight import add_progress
 from tests.schedulers.hu_cases import SPEEDS, hu_job

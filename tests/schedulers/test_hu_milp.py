@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from harness.contracts.scheduler import Grant
 from harness.profiles import load_profile
 from harness.trace.generators.hu import ModelArts
-from harness.trace.trace import Trace
+from harness.trace.model.trace import Trace
 from harness.trace.transforms import TransformContext, UncertainWork
 from systems.schedulers.hu.instance import Instance
 from systems.schedulers.hu.pool import legal_counts

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from harness.contracts.scheduler import Grant, Knowledge, Requirement
 from harness.profiles.curves import Family
-from systems.schedulers.goodput import efficiency, goodput_table, realloc_factor
+from systems.schedulers.common.goodput import efficiency, goodput_table, realloc_factor
+from systems.schedulers.common.share_search import Genetic, exact_shares, losses
 from systems.schedulers.pollux import Pollux
-from systems.schedulers.share_search import Genetic, exact_shares, losses
 from tests.examples import examples
 from tests.replay.worlds import cluster, job
 from tests.schedulers.curves import curve_profile

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.build import build
-from harness.compose import compose, understand
+from harness.configuration.compose import compose, understand
+from harness.configuration.instantiate import build
 from harness.contracts.scheduler import Grant, Refuse
-from harness.metrics import compute
+from harness.metrics.compute import compute
 from harness.profiles import load_profile
 from harness.profiles.curves import Family
 from harness.profiles.read import SHIPPED

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from systems.schedulers.scalability import AllReduce, ScalabilityAnalyser
+from systems.schedulers.common.scalability import AllReduce, ScalabilityAnalyser
 from tests.examples import examples
 from tests.replay.worlds import job
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from systems.schedulers.free_over_time import FreeOverTime
-from systems.schedulers.growth import grow
-from systems.schedulers.min_share import Demand, fill_all
-from systems.schedulers.sizes import Levels
+from systems.schedulers.common.sizes import Levels
+from systems.schedulers.shares.free_over_time import FreeOverTime
+from systems.schedulers.shares.growth import grow
+from systems.schedulers.shares.min_share import Demand, fill_all
 from tests.examples import examples
 from tests.schedulers import naive_elasticflow as naive
 

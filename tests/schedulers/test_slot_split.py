@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from systems.schedulers.slot_split import Worth, best_split
+from systems.schedulers.common.slot_split import Worth, best_split
 from tests.examples import examples
 from tests.schedulers.naive_saxena import optimise
 

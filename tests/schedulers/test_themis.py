@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from systems.schedulers.best_subset import best_subset
+from systems.schedulers.common.best_subset import best_subset
 from systems.schedulers.themis import Themis
 from tests.examples import examples
 from tests.replay.worlds import cluster, job

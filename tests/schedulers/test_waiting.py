@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from systems.schedulers.waiting import Key, WaitingJobs
+from systems.schedulers.common.waiting import Key, WaitingJobs
 
 JOBS = st.integers(0, 5).map(str)
 OPERATIONS = st.lists(

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from harness.contracts.scheduler import Refuse
-from harness.trace.events import TraceEvent, TraceEventKind
+from harness.trace.model.events import TraceEvent, TraceEventKind
 from systems.schedulers.fifo import Fifo
 from systems.schedulers.yarn_cs import YarnCs
 from tests.replay.worlds import cluster, job

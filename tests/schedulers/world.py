@@ -12,13 +12,13 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from harness.build import build
 from harness.cluster import Cluster
+from harness.configuration.instantiate import build
+from harness.contracts.job import DeadlineKind, JobSpec
 from harness.contracts.scheduler import ClusterView, Decision
 from harness.profiles import Profile
-from harness.records import RunRecords
 from harness.replay import replay
-from harness.trace.job import DeadlineKind, JobSpec
+from harness.results.records import RunRecords
 from systems import schedulers
 from systems.placements.consolidated import Consolidated
 from tests.replay.worlds import cluster, engine, job, profile

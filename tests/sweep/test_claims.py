@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from harness.claims import Claim, Claims, Refusal
+from harness.sweep.point_claims import Claim, Claims, Refusal
 from tests.patience import outcome
 
 ROOT = Path(__file__).resolve().parents[2]
 HOLDS = """
 import sys
 from pathlib import Path
-from harness.claims import Claim, Claims
+from harness.sweep.point_claims import Claim, Claims
 
 root, run_id, alone = sys.argv[1:]
 taken = Claims(Path(root), print).take(run_id, lambda: None, alone=alone == "alone")
@@ -30,7 +30,7 @@ taken.release()
 MANY = """
 import os, sys
 from pathlib import Path
-from harness.claims import Claim, Claims
+from harness.sweep.point_claims import Claim, Claims
 
 root, inside, count = sys.argv[1:]
 claims = Claims(Path(root), lambda line: None)

@@ -10,7 +10,7 @@ import psutil
 import pytest
 import yaml
 
-from harness.compose import CONFIG_DIR
+from harness.configuration.compose import CONFIG_DIR
 from tests.patience import WITHIN_S, eventually, outcome
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from harness.store import iter_runs
+from harness.results.store import iter_runs
 from tests.config.commands import assert_refused
 
 TWO = ("trace=five_jobs", "cluster=dgx8", "scheduler=fifo,edf", "-m")

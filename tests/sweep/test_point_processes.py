@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from harness import processes
-from harness.processes import PointProcess, stop_all
+from harness.machine import child_process as processes
+from harness.machine.child_process import PointProcess, stop_all
 from tests.patience import eventually
 
 DEAF = """

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.pace import Pace
-from harness.progress import RunProgress
 from harness.replay import Progress
+from harness.sweep.eta import Pace
+from harness.sweep.progress import RunProgress
 
 ROOT = Path(__file__).parents[2]
 

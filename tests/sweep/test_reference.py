@@ -7,11 +7,11 @@ import shutil
 import pytest
 
 from harness import reference, validate
-from harness.command_line import main as run_harness
-from harness.manifest import hardware_slug
-from harness.store import CONFIG, StoreError, iter_runs, load_run
-from harness.tables import TableError
-from harness.text_file import text_path
+from harness.cli import main as run_harness
+from harness.files.gz_text import text_path
+from harness.machine.manifest import hardware_slug
+from harness.results.store import CONFIG, StoreError, iter_runs, load_run
+from harness.results.tables import TableError
 from reports.__main__ import main as draw
 
 STUDY = """description: two schedulers

@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from harness.command_line import main
-from harness.compose import options
-from harness.problems import UserError
-from harness.study import Study, load_study, product, read_study, study_name
+from harness.cli import main
+from harness.configuration.compose import options
+from harness.configuration.study import Study, load_study, product, read_study, study_name
+from harness.errors import UserError
 from reports.claims import ledger
 
 

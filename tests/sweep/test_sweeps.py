@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from harness import sweep
-from harness.study import product
+from harness.configuration.study import product
+from harness.sweep import runner as sweep
 from tests.config.commands import assert_refused
 
 QUICK = ("trace=five_jobs", "cluster=dgx8")

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.claims import Claim, Claims
-from harness.experiment import plan
-from harness.sweep import read_words
+from harness.run.experiment import plan
+from harness.sweep.point_claims import Claim, Claims
+from harness.sweep.runner import read_words
 from tests.patience import WITHIN_S, eventually, outcome
 from tests.refused_calls import can_refuse
 
@@ -30,7 +30,7 @@ LIVE = [
 """One job of ten steps."""
 REFUSING = """
 import errno, sys
-from harness.command_line import main
+from harness.cli import main
 from tests.refused_calls import refuse
 refuse("flock", errno.ENOLCK)
 sys.exit(main(sys.argv[1:]))

@@ -4,11 +4,11 @@ import pytest
 import yaml
 
 from harness import tuning
-from harness.command_line import main as run_harness
-from harness.compose import CONFIG_DIR
-from harness.problems import UserError
-from harness.study import load_study
-from harness.tuned_study import write_into
+from harness.cli import main as run_harness
+from harness.configuration.compose import CONFIG_DIR
+from harness.configuration.study import load_study
+from harness.errors import UserError
+from harness.sweep.tuned_study import write_into
 from harness.tuning import Candidate, choose, num_settings
 
 STUDY = """description: two schedulers with two points each

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness.trace.job import DeadlineKind, JobSpec
-from harness.trace.trace import Trace
+from harness.contracts.job import DeadlineKind, JobSpec
+from harness.trace.model.trace import Trace
 
 ITP_HEADER = "job_id,submission_time,num_iteration,model_name,deadline,batch_size,num_gpu,duration"
 PHILLY_HEADER = "timestamp,duration,num_gpus,gpu_time,cluster"

@@ -17,14 +17,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from harness.trace.columns import ColumnsReader
+from harness.trace.commands.lint import lint, report
 from harness.trace.gavel import GavelReader
 from harness.trace.itp import ItpReader
-from harness.trace.lint import lint, report
+from harness.trace.model.trace import TraceError
 from harness.trace.openb import OpenbReader
 from harness.trace.pai import PaiReader
 from harness.trace.philly import PhillyReader
 from harness.trace.philly_json import PhillyJsonReader
-from harness.trace.trace import TraceError
 from tests.examples import examples
 from tests.trace.examples import ITP_HEADER, PHILLY_HEADER
 from tests.trace.test_other_formats import PODS

@@ -5,8 +5,8 @@ import gzip
 import pytest
 
 from harness.trace.itp import ItpReader
+from harness.trace.model.trace import TraceError
 from harness.trace.philly import PhillyReader
-from harness.trace.trace import TraceError
 from tests.trace.examples import ITP_HEADER, PHILLY_HEADER, write
 
 GOOD = "a,0,10,bert,90,32,1,80"

@@ -3,8 +3,8 @@
 import pytest
 
 from harness.trace.columns import ColumnsReader
-from harness.trace.lint import lint, report
-from harness.trace.values import parts_s
+from harness.trace.commands.lint import lint, report
+from harness.trace.parsing.values import parts_s
 from tests.trace.examples import write
 from tests.trace.test_columns_reader import BASIC, contradictions, read, refused
 

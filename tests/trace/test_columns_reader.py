@@ -2,9 +2,9 @@ from datetime import UTC, datetime
 
 import pytest
 
+from harness.contracts.job import DeadlineKind
 from harness.trace.columns import ColumnsReader
-from harness.trace.job import DeadlineKind
-from harness.trace.trace import TraceError
+from harness.trace.model.trace import TraceError
 from tests.trace.examples import write
 
 BASIC = {"arrival": "at", "slots": "gpus", "duration": "ran"}

@@ -9,7 +9,7 @@ import yaml
 from harness.profiles import load_profile
 from harness.trace.build import load_trace
 from harness.trace.columns import ColumnsReader
-from harness.trace.trace import TraceError
+from harness.trace.model.trace import TraceError
 from harness.trace.transforms import TransformContext
 from tests.trace.examples import write
 from tests.trace.test_columns_reader import BASIC, contradictions, read, refused

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from harness.trace.generators.hu import ModelArts
-from harness.trace.trace import TraceError
+from harness.trace.model.trace import TraceError
 from harness.trace.transforms import TransformContext, UncertainWork
 from tests.trace.examples import job, trace
 

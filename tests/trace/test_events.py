@@ -6,8 +6,8 @@ import pytest
 
 from harness.cluster import uniform_cluster
 from harness.trace.build import load_trace
-from harness.trace.events import TraceEvent, TraceEventKind
-from harness.trace.trace import TraceError
+from harness.trace.model.events import TraceEvent, TraceEventKind
+from harness.trace.model.trace import TraceError
 from harness.trace.transforms import (
     CancelJobs,
     CrashJobs,

@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from harness.trace.build import TRACES, build_parts, load_trace
-from harness.trace.catalog import names
 from harness.trace.columns import ColumnsReader
+from harness.trace.commands.catalog import names
 from harness.trace.transforms import TransformContext
 
 OPTIONS = {"columns": {"arrival": "at", "slots": "gpus", "duration": "seconds"}}

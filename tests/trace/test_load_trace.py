@@ -1,7 +1,7 @@
 import pytest
 
 from harness.trace.build import load_trace
-from harness.trace.trace import TraceError
+from harness.trace.model.trace import TraceError
 from harness.trace.transforms import TransformContext
 from tests.trace.examples import ITP_HEADER, write
 

@@ -5,12 +5,12 @@ import shlex
 
 import pytest
 
+from harness.contracts.job import DeadlineKind
 from harness.trace.gavel import GavelReader
-from harness.trace.job import DeadlineKind
+from harness.trace.model.trace import TraceError
 from harness.trace.openb import OpenbReader
 from harness.trace.pai import PaiReader
 from harness.trace.philly_json import PhillyJsonReader
-from harness.trace.trace import TraceError
 from tests.trace.examples import write
 
 COMMAND = 'touch "%s/ran" && python3 train.py'

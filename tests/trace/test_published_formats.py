@@ -2,10 +2,10 @@ import gzip
 
 import pytest
 
+from harness.contracts.job import DeadlineKind
 from harness.trace.itp import ItpReader
-from harness.trace.job import DeadlineKind
+from harness.trace.model.trace import TraceError
 from harness.trace.philly import PhillyReader
-from harness.trace.trace import TraceError
 from tests.trace.examples import ITP_HEADER, PHILLY_HEADER, write
 
 TWO = f"{ITP_HEADER}\nb,3715485,10,bert,3715600,32,2,80\na,3715490,5,vgg16,3715499,64,1,20"

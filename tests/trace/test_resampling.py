@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from harness.trace.build import TRACES, load_trace
-from harness.trace.trace import TraceError
+from harness.trace.model.trace import TraceError
 from harness.trace.transforms import (
     DrawAnew,
     ResampleOwners,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from harness.trace.events import TraceEventKind
-from harness.trace.trace import TraceError
+from harness.trace.model.events import TraceEventKind
+from harness.trace.model.trace import TraceError
 from harness.trace.transforms import ServingDemand, TransformContext
 from tests.schedulers.mixed import mixed
 from tests.trace.examples import job, trace

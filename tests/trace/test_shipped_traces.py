@@ -7,10 +7,10 @@ import pytest
 import yaml
 
 from harness.cluster import uniform_cluster
-from harness.trace.assemble import from_trace
 from harness.trace.build import TRACES, load_trace
+from harness.trace.parsing.assemble import from_trace
+from harness.trace.parsing.unit_checks import wrong_units
 from harness.trace.transforms import TransformContext
-from harness.trace.unit_checks import wrong_units
 
 NAMES = sorted(path.stem for path in TRACES.glob("*.yaml"))
 # Reading 82,247 jobs and changing them twice takes seconds: long, but for Philly itself.

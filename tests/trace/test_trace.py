@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.trace.trace import Trace, TraceError
+from harness.trace.model.trace import Trace, TraceError
 from tests.trace.examples import job, trace
 
 

@@ -66,7 +66,7 @@ def small_cluster(tmp_path, monkeypatch):
         "name: small\nnum_hosts: 3\ndevices_per_host: 4\ndevice_type: cpu\n"
     )
     (folder / "trace").symlink_to(TRACES)
-    monkeypatch.setattr("harness.trace.catalog.CONFIGS", folder)
+    monkeypatch.setattr("harness.trace.commands.catalog.CONFIGS", folder)
     return "small"
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from harness import command_line as runs
+from harness import cli as runs
 from harness.trace import __main__ as tools
 from harness.trace import transforms
 from harness.trace.build import build_parts
-from harness.trace.cells import FIELDS
 from harness.trace.columns import ColumnsReader
+from harness.trace.parsing.cells import FIELDS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to-add-a-trace.md").read_text()
 EXAMPLES = [yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)]

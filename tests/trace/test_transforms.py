@@ -4,10 +4,10 @@ from dataclasses import replace
 import pytest
 
 from harness.cluster import uniform_cluster
+from harness.contracts.job import DeadlineKind
 from harness.profiles import ProfileError
-from harness.similarity import similarity
-from harness.trace.job import DeadlineKind
-from harness.trace.trace import TraceError
+from harness.trace.model.similarity import similarity
+from harness.trace.model.trace import TraceError
 from harness.trace.transforms import (
     AssignBatch,
     AssignDeadlines,

@@ -7,10 +7,10 @@ import pytest
 import yaml
 
 from harness.trace.build import TRACES
-from harness.trace.catalog import open_trace
 from harness.trace.columns import ColumnsReader
-from harness.trace.lint import lint, report
-from harness.trace.unit_checks import wrong_units
+from harness.trace.commands.catalog import open_trace
+from harness.trace.commands.lint import lint, report
+from harness.trace.parsing.unit_checks import wrong_units
 from tests.trace.examples import write
 
 COLUMNS = {"arrival": "at", "slots": "gpus", "duration": "ran", "deadline": "due"}

@@ -6,7 +6,7 @@ does with it.
 
 import torch
 
-from systems.runtime.session import Session
+from systems.runtime.worker.session import Session
 from systems.virtual.contexts import StreamContexts
 from systems.virtual.virtual_reduction import VirtualReduction
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from torch.nn.parallel import DistributedDataParallel
 
-from systems.runtime import reduction
+from systems.runtime.reduction import ordered as reduction
 from tests.backends.tiny_workload import Tiny
 
 

@@ -12,7 +12,7 @@ All that with two heaps:
 
 - ``live``: every block of 128 KiB or more is a mapping of its own (``MALLOC_MMAP_THRESHOLD_``), so
   that what is freed is gone, and the peak is that of what is in use;
-- ``malloc``: glibc's heap, as workers keep it (``harness/kept_heap.py``). How far it grows differs
+- ``malloc``: glibc's heap, as workers keep it (``machine/malloc.py``). How far it grows differs
   from one pass to the next, and its peak grows with how many there were; so all numbers of workers
   make as many turns.
 
@@ -32,8 +32,8 @@ from pathlib import Path
 import numpy as np
 import yaml
 
+from harness.configuration.named_classes import locate
 from harness.contracts.training import WorkloadSpec
-from harness.targets import locate
 from tests.backends.world import CONFIGS, ENDS, warm_launcher, workers
 from tests.elastic.run_lives import describe
 from tests.virtual.worlds import SEED, virtual

@@ -38,13 +38,13 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from systems.elastic.groups import Group, meet
-from systems.runtime import session as sessions
-from systems.runtime.mark import Mark
-from systems.runtime.order import WorkerOrder
-from systems.runtime.reduction import join_alone
-from systems.runtime.trainer import on_device
-from systems.virtual.assignment import ranges
+from systems.restart.order import WorkerOrder
+from systems.runtime.reduction.ordered import join_alone
+from systems.runtime.wire.groups import Group, meet
+from systems.runtime.wire.virtual_plan import ranges
+from systems.runtime.worker import session as sessions
+from systems.runtime.worker.mark import Mark
+from systems.runtime.worker.trainer import on_device
 from systems.virtual.sum_kernel import load
 from systems.virtual.workers import ordered_reduction, trainer_of
 from tests.elastic.run_lives import describe

@@ -8,7 +8,7 @@ import torch
 
 from harness.contracts.engine import ChangeKind
 from harness.contracts.training import ReportKind, WorkloadSpec
-from systems.runtime.bucket_layouts import LayoutError, check_layout, described
+from systems.runtime.reduction.bucket_layouts import LayoutError, check_layout, described
 from tests.virtual.worlds import BATCH, SEED, virtual
 
 NUM_WORKERS = 3

@@ -6,9 +6,9 @@ import pytest
 
 from harness.contracts.engine import ChangeKind
 from harness.contracts.training import ReportKind
+from harness.engines.live.slot_outages import WatchedLauncher
 from harness.faults.injector import FaultyBackend
 from harness.faults.plan import FaultPlan
-from harness.faults.watched import WatchedLauncher
 from systems.backends.virtual_thread import VirtualThread
 from tests.backends.world import World, workers
 from tests.elastic.histories import STEP_S

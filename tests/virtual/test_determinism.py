@@ -28,7 +28,7 @@ _PROGRAM = """
 import json, sys, warnings
 warnings.simplefilter("error")
 import torch
-from systems.runtime.determinism import make_deterministic, use_common_kernels
+from systems.runtime.worker.determinism import make_deterministic, use_common_kernels
 for device, num_threads, is_strict, common in json.loads(sys.argv[1]):
     make_deterministic(torch.device(device), num_threads, is_strict=is_strict)
     if common:

@@ -11,14 +11,14 @@ from harness.contracts.engine import ChangeKind
 from harness.contracts.evidence import Evidence
 from harness.contracts.training import ReportKind, WorkloadSpec
 from systems.backends.virtual_thread import VirtualThread
-from systems.runtime.data_order import data_order, epochs_of, step_seed
-from systems.runtime.fetching import Fetchers
-from systems.runtime.loader import LoaderProcess
+from systems.runtime.data.data_order import data_order, epochs_of, step_seed
+from systems.runtime.data.drawing import draw, first_states
+from systems.runtime.data.fetching import Fetchers
+from systems.runtime.data.loader import LoaderProcess
+from systems.runtime.data.random_states import ProcessRandom
 from systems.virtual.contexts import StreamContexts
-from systems.virtual.drawing import draw, first_states
 from systems.virtual.drawn_samples import DrawnSamples
 from systems.virtual.loader_states import LoaderStates
-from systems.virtual.random_states import ProcessRandom
 from tests.backends.world import workers
 from tests.virtual.drawing_workload import Drawing
 from tests.virtual.worlds import SEED, check_same_bits, reference, virtual
@@ -211,7 +211,7 @@ def test_a_killed_slot_leaves_no_trace_in_the_samples(launcher, tmp_path):
             slots = [
                 process
                 for process in workers()
-                if "systems.runtime.loader" not in process.cmdline()
+                if "systems.runtime.data.loader" not in process.cmdline()
             ]
             random.Random(world.reports[-1].step).choice(slots).kill()
             world.until(lambda report: report.kind is ReportKind.SHRUNK)

@@ -7,10 +7,10 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from systems.elastic.groups import Group
-from systems.runtime.reduction import BucketLayout
+from systems.runtime.reduction.ordered import BucketLayout
+from systems.runtime.wire.groups import Group
+from systems.runtime.wire.virtual_plan import ranges, split_evenly
 from systems.virtual import exchange
-from systems.virtual.assignment import ranges, split_evenly
 from systems.virtual.gradient_memory import GradientMemory, buckets_of
 from tests.virtual.test_ring_order import by_gloo, same_bits, wild
 

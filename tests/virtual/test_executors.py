@@ -5,8 +5,8 @@ import pytest
 from harness.contracts.engine import ChangeKind
 from systems.backends.static import Static
 from systems.backends.virtual_thread import VirtualThread
-from systems.runtime.options import RuntimeOptions
-from systems.virtual.assignment import split_slots
+from systems.runtime.wire.options import RuntimeOptions
+from systems.runtime.wire.virtual_plan import split_slots
 from tests.backends.world import workers
 from tests.virtual.worlds import SEED, check_same_bits, losses_of, virtual
 

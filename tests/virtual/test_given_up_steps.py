@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from systems.elastic.groups import Group, build_group
-from systems.runtime.reduction import join_alone
-from systems.runtime.state import digests
-from systems.virtual.assignment import split_evenly
+from systems.runtime.reduction.ordered import join_alone
+from systems.runtime.tensors.state import digests
+from systems.runtime.wire.groups import Group, build_group
+from systems.runtime.wire.virtual_plan import split_evenly
 from systems.virtual.virtual_reduction import VirtualReduction
 from tests.backends.members import Members, last_word
 from tests.backends.tiny_workload import Tiny

@@ -22,7 +22,7 @@ def stock_training(folder, num_steps):
     """The file that the stock script writes of so many steps."""
     out = folder / "stock.jsonl"
     command = [
-        *(sys.executable, "-m", "systems.reference.plain_ddp", "tests.virtual.without.Noisy"),
+        *(sys.executable, "-m", "systems.peers.plain_ddp", "tests.virtual.without.Noisy"),
         *("--options", json.dumps(OPTIONS), "--workers", str(NUM_WORKERS)),
         *("--steps", str(num_steps), "--batch", str(BATCH), "--seed", str(SEED), "--out", str(out)),
         *("--bitwise", "--streams", "--forked", "--evidence", "tensors"),

@@ -13,7 +13,7 @@ import pytest
 from harness.consistency.__main__ import main
 from harness.contracts.engine import ChangeKind
 from harness.contracts.evidence import Evidence
-from systems.runtime.step_log import read_lines
+from systems.runtime.wire.step_log import read_lines
 from tests.virtual import carried, without
 from tests.virtual.test_ingredients import (
     BATCH,

@@ -12,18 +12,18 @@ import pytest
 
 from harness.cluster import is_cpu, joined_cluster, uniform_cluster
 from harness.contracts.launcher import Warmth
-from harness.devices import device_problems, instruction_set_problems
-from harness.instruction_sets import InstructionSet, sets_of_this_machine
+from harness.machine.devices import device_problems, instruction_set_problems
+from harness.machine.instruction_sets import InstructionSet, sets_of_this_machine
 from systems.backends.static import Static
 from systems.backends.virtual_thread import VirtualThread
-from systems.runtime.kernels import (
+from systems.runtime.driver.launch import slot_environment
+from systems.runtime.wire.kernels import (
     Kernels,
     common_kernels,
     kernels_of,
     kernels_on,
     warmth_problems,
 )
-from systems.runtime.processes import slot_environment
 from tests.backends.world import configured
 
 SSE41, AVX2, AVX512 = InstructionSet
@@ -208,7 +208,7 @@ def _is_amd():
 _BEGIN = """
 import hashlib, json, sys
 import numpy as np, torch
-from systems.runtime.determinism import check_kernels, use_common_kernels
+from systems.runtime.worker.determinism import check_kernels, use_common_kernels
 check_kernels()
 common, num_threads = json.loads(sys.argv[1])
 torch.set_num_threads(num_threads)

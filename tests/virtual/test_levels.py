@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from harness.instruction_sets import sets_of_this_machine
+from harness.machine.instruction_sets import sets_of_this_machine
 from systems.backends.virtual_thread import VirtualThread
 from systems.launchers.local import Local
-from systems.runtime.step_log import read_lines
+from systems.runtime.wire.step_log import read_lines
 from tests.backends.world import World, configured
 from tests.virtual.worlds import live, losses_of, reference
 

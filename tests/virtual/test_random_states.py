@@ -9,9 +9,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from systems.virtual import python_random
-from systems.virtual.python_random import PythonRandom
-from systems.virtual.random_states import ProcessRandom, RandomStates
+from systems.runtime.data import python_random
+from systems.runtime.data.python_random import PythonRandom
+from systems.runtime.data.random_states import ProcessRandom, RandomStates
 
 DRAWS = {
     "torch": lambda: torch.rand(2).tolist(),

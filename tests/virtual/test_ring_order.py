@@ -11,7 +11,7 @@ import torch.distributed as dist
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.ring_order import ring_chunks
+from harness.machine.gloo_ring import ring_chunks
 from systems.virtual.ordered_sum import OrderedSum, part_of, plan_blocks
 
 SIZES = (1, 2, 3, 7, 8, 17, 100, 1000, 262_145, 786_433)

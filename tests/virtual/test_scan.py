@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from harness.contracts.training import WorkloadSpec
-from harness.problems import UserError
+from harness.errors import UserError
 from systems.virtual.scan import Operator, ScanError, find, main, report, scan
 
 CONVOLUTION = Operator("convolution", 3, 0.010, 0.030, ("stem", "body.0", "body.1"))

@@ -5,10 +5,10 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from systems.elastic.groups import build_group
-from systems.runtime.reduction import join_alone
-from systems.runtime.state import digests
-from systems.virtual.assignment import ranges, split_evenly
+from systems.runtime.reduction.ordered import join_alone
+from systems.runtime.tensors.state import digests
+from systems.runtime.wire.groups import build_group
+from systems.runtime.wire.virtual_plan import ranges, split_evenly
 from systems.virtual.slot_reduction import SlotReduction
 from systems.virtual.virtual_reduction import VirtualReduction
 from tests.backends.members import Members, last_word

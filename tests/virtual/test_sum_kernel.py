@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from systems.runtime.reduction import BucketLayout, Places
+from systems.runtime.reduction.ordered import BucketLayout, Places
 from systems.virtual import sum_kernel
 from systems.virtual.running_sum import RunningSum
 from systems.virtual.small_parameters import is_small

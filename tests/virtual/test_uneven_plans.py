@@ -4,9 +4,9 @@ import pytest
 
 from harness.contracts.engine import ChangeKind
 from harness.contracts.training import ReportKind
-from systems.easyscale.model import Device
-from systems.easyscale.plans import Planner
-from systems.runtime.step_log import read_consumed, read_lines
+from systems.runtime.wire.step_log import read_consumed, read_lines
+from systems.schedulers.easyscale_plans.model import Device
+from systems.schedulers.easyscale_plans.plans import Planner
 from tests.backends.world import workers
 from tests.elastic.histories import STEP_S
 from tests.virtual.worlds import SEED, check_same_bits, virtual

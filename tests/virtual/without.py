@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from systems.runtime.data_order import Plan
+from systems.runtime.data.data_order import Plan
+from systems.runtime.data.random_states import ProcessRandom
 from systems.virtual import copied_gradients, ordered_sum, running_sum, sum_kernel
 from systems.virtual.contexts import StreamContexts
-from systems.virtual.random_states import ProcessRandom
 from systems.virtual.virtual_reduction import VirtualReduction
 from systems.virtual.virtual_trainer import VirtualTrainer
 from tests.backends.tiny_workload import Tiny

@@ -7,7 +7,7 @@ import sys
 
 from harness.contracts.engine import ChangeKind
 from systems.backends.virtual_thread import VirtualThread
-from systems.runtime.step_log import read_lines
+from systems.runtime.wire.step_log import read_lines
 from tests.backends.world import TINY, World
 
 BATCH = 12
@@ -20,7 +20,7 @@ def reference(
     """Losses by step and worker, and digests, of stock DistributedDataParallel on N workers."""
     out = folder / "reference.jsonl"
     command = [
-        *(sys.executable, "-m", "systems.reference.plain_ddp", workload, "--bitwise", "--forked"),
+        *(sys.executable, "-m", "systems.peers.plain_ddp", workload, "--bitwise", "--forked"),
         *("--options", json.dumps(options), "--workers", str(num_workers)),
         *("--steps", str(num_steps), "--batch", str(batch), "--seed", str(SEED)),
         *("--out", str(out), "--streams", *script),

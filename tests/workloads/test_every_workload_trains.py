@@ -6,10 +6,10 @@ from statistics import fmean
 import pytest
 import yaml
 
-from harness.build import build
+from harness.configuration.instantiate import build
 from harness.contracts.engine import ChangeKind
 from harness.contracts.training import WorkloadSpec
-from harness.engines.consumed import read_lines
+from harness.engines.live.consumed_samples import read_lines
 from tests.backends.world import (
     CONFIGS,
     World,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness.trace.generators.generated import Generated
-from harness.trace.transforms.context import check, positive
+from harness.trace.model.context import check, positive
 
 MODELS = (
     "alexnet",

@@ -15,7 +15,7 @@ from harness.trace.generators.times import (
     log_normal_mean,
     root,
 )
-from harness.trace.transforms.context import check, positive
+from harness.trace.model.context import check, positive
 
 MIN_S = 60.0
 SHORT_MIN = 5.0

@@ -10,7 +10,7 @@ import numpy as np
 
 from harness.trace.generators.arrivals import poisson
 from harness.trace.generators.generated import Generated
-from harness.trace.transforms.context import check, positive
+from harness.trace.model.context import check, positive
 
 MIN_S = 60.0
 

@@ -1,5 +1,6 @@
 """Deterministic transforms of traces; each adds a line to the trace's history."""
 
+from harness.trace.model.context import Transform, TransformContext
 from harness.trace.transforms.anew import DrawAnew
 from harness.trace.transforms.arrivals import (
     CompressArrivals,
@@ -8,7 +9,6 @@ from harness.trace.transforms.arrivals import (
     ScaleLoad,
     TimeWindow,
 )
-from harness.trace.transforms.context import Transform, TransformContext
 from harness.trace.transforms.crashes import CrashJobs
 from harness.trace.transforms.deadlines import AssignDeadlines
 from harness.trace.transforms.demand import CapDemand, LogicalWorkers, SetElastic, SlotRange

@@ -12,6 +12,7 @@ from statistics import fmean
 
 import numpy as np
 
+from harness.contracts.job import JobSpec
 from harness.trace.generators.arrivals import spread
 from harness.trace.generators.times import (
     exponential_below,
@@ -19,9 +20,8 @@ from harness.trace.generators.times import (
     log_normal_above,
     root,
 )
-from harness.trace.job import JobSpec
-from harness.trace.trace import Trace, TraceError
-from harness.trace.transforms.context import TransformContext, check, positive
+from harness.trace.model.context import TransformContext, check, positive
+from harness.trace.model.trace import Trace, TraceError
 from harness.trace.transforms.work import durations_missing
 
 _LEAST_S = 1e-3

@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from harness.similarity import similarity
-from harness.trace.job import JobSpec
-from harness.trace.trace import Trace, TraceError
-from harness.trace.transforms.context import TransformContext, check, positive
+from harness.contracts.job import JobSpec
+from harness.trace.model.context import TransformContext, check, positive
+from harness.trace.model.similarity import similarity
+from harness.trace.model.trace import Trace, TraceError
 from harness.trace.transforms.work import durations_missing
 
 
@@ -141,7 +141,7 @@ class CompressArrivals:
 class ScaleLoad:
     """Scaling of the arrivals so that the load on the run's cluster becomes ``load``.
 
-    Load is defined as in ``harness.similarity``: requested slots times durations, over the
+    Load is defined as in ``trace.model.similarity``: requested slots times durations, over the
     cluster's slots times the span of the arrivals. Durations and work stay. Each deadline keeps its
     distance from its own arrival.
     """

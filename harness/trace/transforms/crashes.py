@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.trace.events import TraceEvent, TraceEventKind
-from harness.trace.job import JobSpec
-from harness.trace.trace import Trace
-from harness.trace.transforms.context import TransformContext, check, positive
+from harness.contracts.job import JobSpec
+from harness.trace.model.context import TransformContext, check, positive
+from harness.trace.model.events import TraceEvent, TraceEventKind
+from harness.trace.model.trace import Trace
 from harness.trace.transforms.resample import DAY_S
 
 

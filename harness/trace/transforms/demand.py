@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from harness.trace.job import JobSpec
-from harness.trace.trace import Trace, TraceError
-from harness.trace.transforms.context import TransformContext, check
+from harness.contracts.job import JobSpec
+from harness.trace.model.context import TransformContext, check
+from harness.trace.model.trace import Trace, TraceError
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from harness.trace.job import JobSpec
-from harness.trace.trace import Trace, TraceError
-from harness.trace.transforms.context import TransformContext, check, positive
+from harness.contracts.job import JobSpec
+from harness.trace.model.context import TransformContext, check, positive
+from harness.trace.model.trace import Trace, TraceError
 from harness.trace.transforms.work import durations_missing
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.bounded_file import MOST_BYTES, read_text
 from harness.cluster import Cluster
-from harness.problems import suggest
-from harness.trace.events import TraceEvent, TraceEventKind
-from harness.trace.trace import Trace, TraceError
-from harness.trace.transforms.context import TransformContext, check, positive
+from harness.errors import suggest
+from harness.files.bounded_file import MOST_BYTES, read_text
+from harness.trace.model.context import TransformContext, check, positive
+from harness.trace.model.events import TraceEvent, TraceEventKind
+from harness.trace.model.trace import Trace, TraceError
 
 _COLUMNS = ("time_s", "event", "slots", "job_id")
 

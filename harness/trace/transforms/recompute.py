@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from harness.contracts.job import JobSpec
 from harness.profiles import ProfileError
-from harness.trace.job import JobSpec
-from harness.trace.trace import Trace, TraceError
-from harness.trace.transforms.context import TransformContext
+from harness.trace.model.context import TransformContext
+from harness.trace.model.trace import Trace, TraceError
 from harness.trace.transforms.work import durations_missing
 
 

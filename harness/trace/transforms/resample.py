@@ -10,10 +10,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from harness.trace.job import JobSpec
-from harness.trace.trace import Trace, TraceError
+from harness.contracts.job import JobSpec
+from harness.trace.model.context import TransformContext, check, positive
+from harness.trace.model.trace import Trace, TraceError
 from harness.trace.transforms.arrivals import from_zero, moved
-from harness.trace.transforms.context import TransformContext, check, positive
 
 DAY_S = 86400.0
 

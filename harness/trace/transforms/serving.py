@@ -7,9 +7,9 @@ from collections import Counter
 from dataclasses import dataclass
 
 from harness.cluster import Cluster
-from harness.trace.events import TraceEvent, TraceEventKind
-from harness.trace.trace import Trace, TraceError
-from harness.trace.transforms.context import TransformContext, check, positive
+from harness.trace.model.context import TransformContext, check, positive
+from harness.trace.model.events import TraceEvent, TraceEventKind
+from harness.trace.model.trace import Trace, TraceError
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from harness.problems import suggest
-from harness.trace.job import JobSpec
-from harness.trace.trace import Trace, TraceError
-from harness.trace.transforms.context import TransformContext, check, positive
+from harness.contracts.job import JobSpec
+from harness.errors import suggest
+from harness.trace.model.context import TransformContext, check, positive
+from harness.trace.model.trace import Trace, TraceError
 
 _HOW = ("round_robin", "random", "rename")
 

@@ -12,9 +12,9 @@ from typing import Any, Protocol
 
 import torch
 
-from systems.elastic.transfer.memory import as_bytes, split
 from systems.elastic.transfer.receiver import Received
 from systems.elastic.transfer.training_state import TrainingState
+from systems.runtime.tensors.memory import as_bytes, split
 
 PACK_BYTES = 8 << 20
 """Smaller tensors are packed; a pack is sent once it has reached this size."""
@@ -28,7 +28,7 @@ class Pending(Protocol):
 
 
 class Group(Protocol):
-    """The part of ``systems.elastic.groups.Group`` that a broadcast uses."""
+    """The part of ``systems.runtime.wire.groups.Group`` that a broadcast uses."""
 
     @property
     def rank(self) -> int:

@@ -42,8 +42,8 @@ from systems.elastic.transfer.channel import Cancelled, TransferError
 from systems.elastic.transfer.frame import Frame
 from systems.elastic.transfer.links import Link, Links
 from systems.elastic.transfer.listing import ListedPiece, Listing
-from systems.elastic.transfer.memory import as_bytes, split
 from systems.elastic.transfer.update_lock import UpdateLock
+from systems.runtime.tensors.memory import as_bytes, split
 
 TIMEOUT_S = 10.0
 _KEEPALIVE_S = 1.0

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from systems.elastic.transfer.channel import encode
-from systems.elastic.transfer.memory import regions
+from systems.runtime.tensors.memory import regions
 
 
 class Frame:

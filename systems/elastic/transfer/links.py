@@ -27,7 +27,7 @@ from systems.elastic.transfer.channel import (
     encode,
 )
 from systems.elastic.transfer.frame import Frame
-from systems.elastic.transfer.memory import ReadingPermission, host_identity, regions
+from systems.runtime.tensors.memory import ReadingPermission, host_identity, regions
 
 VERSION = 2
 PROBE_BYTES = 16

@@ -15,11 +15,11 @@ from typing import Any
 import torch
 
 from systems.elastic.transfer.frame import Frame
-from systems.elastic.transfer.memory import as_bytes
 from systems.elastic.transfer.pieces import READ, STAGED, Limits, Piece, bucket_names, cut
 from systems.elastic.transfer.training_state import Held, TrainingState
-from systems.runtime.bucket_layouts import described
-from systems.runtime.reduction import BucketLayout
+from systems.runtime.reduction.bucket_layouts import described
+from systems.runtime.reduction.ordered import BucketLayout
+from systems.runtime.tensors.memory import as_bytes
 
 
 class ListedPiece:

@@ -13,8 +13,8 @@ from systems.elastic.transfer.channel import TransferError
 from systems.elastic.transfer.donor import TIMEOUT_S
 from systems.elastic.transfer.frame import Frame
 from systems.elastic.transfer.links import Links
-from systems.elastic.transfer.memory import as_bytes
 from systems.elastic.transfer.training_state import Part, TrainingState
+from systems.runtime.tensors.memory import as_bytes
 
 _PARTS_PER_FRAME = 64
 

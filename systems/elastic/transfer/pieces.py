@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import torch
 
-from systems.elastic.transfer.memory import flat
 from systems.elastic.transfer.training_state import Part, TrainingState
-from systems.runtime.reduction import BucketLayout
+from systems.runtime.reduction.ordered import BucketLayout
+from systems.runtime.tensors.memory import flat
 
 
 class Limits(NamedTuple):

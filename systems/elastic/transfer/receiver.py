@@ -29,11 +29,11 @@ from systems.elastic.transfer.channel import (
 )
 from systems.elastic.transfer.donor import TIMEOUT_S
 from systems.elastic.transfer.links import PROBE_BYTES, VERSION
-from systems.elastic.transfer.memory import as_bytes, host_identity, read_memory
 from systems.elastic.transfer.pieces import bucket_names, gradient_views
 from systems.elastic.transfer.training_state import StateMismatch, TrainingState
-from systems.runtime.bucket_layouts import LayoutError, check_layout
-from systems.runtime.reduction import BucketLayout
+from systems.runtime.reduction.bucket_layouts import LayoutError, check_layout
+from systems.runtime.reduction.ordered import BucketLayout
+from systems.runtime.tensors.memory import as_bytes, host_identity, read_memory
 
 GREETING_TIMEOUT_S = 2.0
 

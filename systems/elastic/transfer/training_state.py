@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 
-from systems.elastic.transfer.memory import as_bytes, flat, is_dense
-from systems.runtime.flat_buffers import FlatBuffers
-from systems.runtime.state import optimizer_state, parameters_of
+from systems.runtime.tensors.flat_buffers import FlatBuffers
+from systems.runtime.tensors.memory import as_bytes, flat, is_dense
+from systems.runtime.tensors.state import optimizer_state, parameters_of
 
 ELEMENTWISE = (
     torch.optim.SGD,

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.interrupts import ends_at_once, run_command
-from harness.manifest import environment
+from harness.machine.interrupts import ends_at_once, run_command
+from harness.machine.manifest import environment
 from systems.schedulers.hu.instance import Instance, Job
 from systems.schedulers.hu.solve import METHODS
 

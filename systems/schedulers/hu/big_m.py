@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from systems.schedulers.hu.highs import EXACT, INF, Model
+from systems.schedulers.common.highs import EXACT, INF, Model
 from systems.schedulers.hu.instance import Instance, Job, Plan, plan_value
 from systems.schedulers.hu.tight import add_progress
 

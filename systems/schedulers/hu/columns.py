@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from systems.schedulers.common.highs import EXACT, INF, Model
 from systems.schedulers.hu.fast import Search
-from systems.schedulers.hu.highs import EXACT, INF, Model
 from systems.schedulers.hu.instance import Instance, Job, Plan, job_value, plan_value
 from systems.schedulers.hu.tight import add_job, taken
 

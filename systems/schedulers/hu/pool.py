@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from sortedcontainers import SortedList
 
+from harness.contracts.job import JobSpec
 from harness.contracts.scheduler import ClusterView, Grant, JobView, Refuse, Suspend
-from harness.trace.job import JobSpec
-from systems.schedulers.gang import least_slots, refuse_misfit
-from systems.schedulers.news import touched
+from systems.schedulers.common.gang import least_slots, refuse_misfit
+from systems.schedulers.common.news import touched
 
 _Order = tuple[float, str]
 

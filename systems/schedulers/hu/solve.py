@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from systems.schedulers.common.highs import EXACT
 from systems.schedulers.hu.big_m import solve_big_m
 from systems.schedulers.hu.columns import solve_columns
 from systems.schedulers.hu.fast import solve_fast
-from systems.schedulers.hu.highs import EXACT
 from systems.schedulers.hu.instance import Instance, Plan
 from systems.schedulers.hu.tight import solve_tight
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from systems.schedulers.hu.highs import EXACT, INF, Model
+from systems.schedulers.common.highs import EXACT, INF, Model
 from systems.schedulers.hu.instance import Instance, Job, Plan, plan_value
 
 

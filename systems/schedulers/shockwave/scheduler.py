@@ -17,9 +17,9 @@ from harness.contracts.scheduler import (
     Requirement,
     Suspend,
 )
-from systems.schedulers.gang import gang_slots, refuse_misfit
-from systems.schedulers.news import touched
-from systems.schedulers.rounds import Rounds
+from systems.schedulers.common.gang import gang_slots, refuse_misfit
+from systems.schedulers.common.news import touched
+from systems.schedulers.common.rounds import Rounds
 from systems.schedulers.shockwave.window import Share, best_counts, pack
 
 

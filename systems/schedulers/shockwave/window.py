@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from systems.schedulers.hu.highs import INF, Model
+from systems.schedulers.common.highs import INF, Model
 from systems.schedulers.shockwave.counts import Budget, near_best
 
 LEAST_PROGRESS = 1e-6

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 
-from systems.schedulers.hu.highs import EXACT, INF, Model
+from systems.schedulers.common.highs import EXACT, INF, Model
 from systems.schedulers.sia.configurations import Configuration
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from harness.cluster import Cluster
+from harness.contracts.job import JobSpec
 from harness.contracts.scheduler import Throughput
-from harness.trace.job import JobSpec
 
 
 class Configuration(NamedTuple):

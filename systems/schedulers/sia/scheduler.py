@@ -18,9 +18,9 @@ from harness.contracts.scheduler import (
     Requirement,
     Suspend,
 )
-from systems.schedulers.gang import least_slots, refuse_misfit
-from systems.schedulers.news import touched
-from systems.schedulers.rounds import Rounds
+from systems.schedulers.common.gang import least_slots, refuse_misfit
+from systems.schedulers.common.news import touched
+from systems.schedulers.common.rounds import Rounds
 from systems.schedulers.sia.assignment import Row, assign
 from systems.schedulers.sia.configurations import (
     Configuration,

@@ -5,7 +5,7 @@ import sys
 import torch
 from points import BATCH, EPOCHS, Points, error, network
 
-from systems.elastic import api as elastic
+from systems.script import api as elastic
 
 model = network()
 optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)

@@ -7,7 +7,7 @@ import torch
 from points import BATCH, EPOCHS, Points, error, network
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from systems.elastic import api as elastic
+from systems.script import api as elastic
 
 model = network()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05)

@@ -6,7 +6,7 @@ import torch
 from points import BATCH, EPOCHS, Points
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from systems.elastic import api as elastic
+from systems.script import api as elastic
 
 torch.manual_seed(0)
 maker = torch.nn.Linear(2, 4, dtype=torch.float64)

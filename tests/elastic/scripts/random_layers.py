@@ -6,7 +6,7 @@ import sys
 import torch
 from points import BATCH, EPOCHS, Points, error
 
-from systems.elastic import api as elastic
+from systems.script import api as elastic
 
 
 def layers():

@@ -6,7 +6,7 @@ import torch
 from points import BATCH, EPOCHS, Points, error, network
 from torch.optim.lr_scheduler import MultiStepLR, ReduceLROnPlateau
 
-from systems.elastic import api as elastic
+from systems.script import api as elastic
 
 model = network()
 data = Points()

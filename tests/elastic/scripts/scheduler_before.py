@@ -6,7 +6,7 @@ import torch
 from points import BATCH, EPOCHS, Points, error, network
 from torch.optim.lr_scheduler import ExponentialLR, LinearLR, SequentialLR
 
-from systems.elastic import api as elastic
+from systems.script import api as elastic
 
 model = network()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)

@@ -5,7 +5,7 @@ import sys
 import torch
 from points import BATCH, EPOCHS, Points
 
-from systems.elastic import api as elastic
+from systems.script import api as elastic
 
 torch.manual_seed(0)
 model = torch.nn.Sequential(

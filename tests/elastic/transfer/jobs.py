@@ -10,7 +10,6 @@ import threading
 import torch
 from torch import nn
 
-from systems.elastic.groups import build_group
 from systems.elastic.transfer.broadcast import broadcast_state
 from systems.elastic.transfer.channel import TransferError
 from systems.elastic.transfer.donor import Donor
@@ -19,9 +18,10 @@ from systems.elastic.transfer.peer import send_state
 from systems.elastic.transfer.pieces import Limits, gradient_views
 from systems.elastic.transfer.receiver import Receiver
 from systems.elastic.transfer.training_state import StateMismatch, TrainingState
-from systems.runtime.flat_buffers import FlatBuffers
-from systems.runtime.reduction import BucketLayout
-from systems.runtime.state import digests, hyper_parameters
+from systems.runtime.reduction.ordered import BucketLayout
+from systems.runtime.tensors.flat_buffers import FlatBuffers
+from systems.runtime.tensors.state import digests, hyper_parameters
+from systems.runtime.wire.groups import build_group
 
 TOKEN = "the job's own token"
 

@@ -3,8 +3,8 @@
 import pytest
 from torch._C._distributed_c10d import TCPStore
 
-from systems.elastic.transfer import memory
 from systems.elastic.transfer.peer import send_state
+from systems.runtime.tensors import memory
 from tests.elastic.transfer.jobs import TOKEN, Job, broadcast, receive, send
 
 

@@ -21,7 +21,7 @@ from systems.elastic.transfer.channel import (
 )
 from systems.elastic.transfer.links import VERSION
 from systems.elastic.transfer.training_state import StateMismatch
-from systems.runtime.bucket_layouts import LayoutError
+from systems.runtime.reduction.bucket_layouts import LayoutError
 from tests.elastic.transfer.jobs import TOKEN, Job, give, join, pieces_left, send
 
 PIECE_BYTES = 8192

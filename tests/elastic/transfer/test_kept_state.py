@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from systems.elastic.groups import GroupLost
 from systems.elastic.transfer.kept_state import kept
 from systems.elastic.transfer.training_state import TrainingState
+from systems.runtime.wire.groups import GroupLost
 
 OPTIMIZERS = {
     "sgd": lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9),

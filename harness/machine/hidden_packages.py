@@ -1,0 +1,28 @@
+"""Packages of Elastrace that a file in the directory of a command hides.
+
+``python -m`` looks in the current directory first. A plain folder there hides nothing; a package or
+module does.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+from harness.errors import Problem
+
+_ROOT = Path(__file__).resolve().parents[2]
+_PACKAGES = ("systems", "workloads", "reports")
+
+
+def hidden_packages() -> list[Problem]:
+    """Return a problem for each package of Elastrace in whose place Python finds another."""
+    found = []
+    for name in _PACKAGES:
+        spec = find_spec(name)
+        origin = Path(spec.origin).resolve() if spec is not None and spec.origin else None
+        if origin is not None and origin.parent != _ROOT / name:
+            fact = f"hides Elastrace's package {name}"
+            way_out = "rename it, work in another directory, or set PYTHONSAFEPATH=1"
+            found.append(Problem(str(origin), fact, way_out))
+    return found

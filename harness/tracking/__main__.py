@@ -1,0 +1,80 @@
+"""``python -m harness.tracking``: fill MLflow from stored runs, attach a report, or open the UI."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness.machine.interrupts import run_command
+from harness.results.store import RESULT_DIRS
+from harness.tracking.mirror import Target, TrackingError, attach_report, prepare, refill, target
+
+END_TIMEOUT_S = 10.0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Fill MLflow from results, or open it; return the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m harness.tracking",
+        description="Fill MLflow from stored runs (default), attach a report, or open the UI.",
+    )
+    parser.add_argument("action", nargs="?", choices=("fill", "ui"), default="fill")
+    parser.add_argument("--results", type=Path, nargs="+", default=RESULT_DIRS, metavar="DIR")
+    parser.add_argument("--report", type=Path, metavar="DIR", help="a drawn report to attach")
+    parser.add_argument("--uri", default=Target().uri, help="database or server")
+    parser.add_argument("--artifacts", default=Target().artifacts, metavar="DIR")
+    parser.add_argument("--experiment", default=Target().experiment)
+    parser.add_argument("--port", type=int, default=5000, help="of the UI")
+    chosen = parser.parse_args(arguments)
+    config = {key: getattr(chosen, key) for key in ("uri", "artifacts", "experiment")}
+    try:
+        if chosen.action == "ui":
+            prepare(config)
+            return open_ui(target(config), chosen.port)
+        mirrored, present, unreadable = refill(chosen.results, config)
+        print(f"MLflow: {mirrored} runs mirrored, {present} were there already")
+        for text in unreadable:
+            print(text, file=sys.stderr)
+        if chosen.report is not None:
+            count = attach_report(chosen.report / "figures.json", config)
+            print(f"MLflow: {count} figures attached")
+    except TrackingError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 2 if unreadable else 0
+
+
+def open_ui(where: Target, port: int) -> int:
+    """Serve MLflow on the loopback address until Ctrl-C or SIGTERM; return its exit code."""
+    words = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port)]
+    words += ["--workers", "1", "--backend-store-uri", where.uri]
+    words += ["--default-artifact-root", where.artifacts]
+    environment = {
+        **os.environ,
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+    }
+    print(f"MLflow: http://127.0.0.1:{port} (Ctrl-C ends it)", flush=True)
+    server = subprocess.Popen(words, env=environment, start_new_session=True)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        return server.wait()
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        for signum in (signal.SIGTERM, signal.SIGKILL):  # SIGKILL for a server that is stopped
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(server.pid, signum)  # MLflow's own children, too
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                server.wait(END_TIMEOUT_S)
+                break
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,128 @@
+"""Texts next to a study's figures: what it compares, and the scale of the paper and of our runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from reports.claims.ledger import Claim
+from reports.runs.selection import STUDIES, ReportRun, SelectionError, sweep_of
+
+
+def description(study: str) -> str:
+    """Return what a study compares, by its file; "" without a file or a description."""
+    path = STUDIES / f"{study}.yaml"
+    if not path.is_file():
+        return ""
+    document = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    return " ".join(str(document.get("description", "")).split())
+
+
+def study_figures(study: str) -> tuple[str, ...] | None:
+    """Return the names of the figures that a study asks for; None if it names none.
+
+    Raises:
+        SelectionError: the entry is not a list.
+    """
+    path = STUDIES / f"{study}.yaml"
+    if not path.is_file():
+        return None
+    figures = (yaml.safe_load(path.read_text(encoding="utf-8")) or {}).get("figures")
+    if figures is not None and not isinstance(figures, list):
+        raise SelectionError(f"{path}: figures: is {figures!r}; give a list: [{figures}]")
+    return tuple(figures) if figures else None
+
+
+def stated_scales(claims: Iterable[Claim], study: str) -> list[str]:
+    """Return the scales, the paper's and ours, of the criteria that a study decides, each once.
+
+    Args:
+        claims: entries of the ledger.
+        study: name of the study.
+    """
+    criteria = (each for claim in claims for each in (*claim.criteria, *claim.ablations))
+    return [*dict.fromkeys(each.scale for each in criteria if each.study == study and each.scale)]
+
+
+def scale(runs: Sequence[ReportRun]) -> str:
+    """Return the scale of runs in one line: engine, jobs, slots, and machines of live runs.
+
+    Slots are those of the cluster; a device that jobs may share counts as one slot.
+    """
+    texts = []
+    for kind in ("live", "live at emulated pace", "simulated"):
+        own = [run for run in runs if _kind(run) == kind]
+        if own:
+            jobs = _count([_num_jobs(run) for run in own], "job")
+            slots = _count([run.num_slots for run in own], "slot")
+            text = f"{_count([len(own)], 'run')} {kind}, {jobs} on {slots}"
+            texts.append(text if kind == "simulated" else f"{text}, {_trained(own)}")
+    return "; ".join(texts)
+
+
+def _kind(run: ReportRun) -> str:
+    if not run.is_live:
+        return "simulated"
+    return "live at emulated pace" if run.is_emulated else "live"
+
+
+def _num_jobs(run: ReportRun) -> int:
+    submitted = run.metrics.get("jobs_submitted")
+    return int(
+        run.stored.manifest.get("trace", {}).get("num_jobs", 0) if submitted is None else submitted
+    )
+
+
+def _trained(runs: Sequence[ReportRun]) -> str:
+    """Return which workloads were trained, on which machines."""
+    pools = sorted(
+        {str(run.stored.manifest.get("choices", {}).get("workload", "?")) for run in runs}
+    )
+    machines = sorted({machine(run.stored.manifest.get("hardware", {})) for run in runs})
+    return f"{' and '.join(pools)} workloads, on {' and on '.join(machines)}"
+
+
+def elsewhere(runs: Sequence[ReportRun]) -> str:
+    """Return which machines trained the same points in runs that are not shown; "" if none did."""
+    counts = Counter(slug for run in runs for slug in run.also_on)
+    if not counts:
+        return ""
+    listed = " and ".join(f"{_count([n], 'run')} of {slug}" for slug, n in sorted(counts.items()))
+    return (
+        f"Not shown: {listed}, of points that are shown as another machine ran them;"
+        " to see them, give --results the folder of that machine alone."
+    )
+
+
+def edited(runs: Sequence[ReportRun], studies: Collection[str] | None = None) -> str:
+    """Return which runs are left out since their trace or profile was edited; "" if none.
+
+    Args:
+        runs: those of one call of ``select``.
+        studies: only runs of these studies are counted; None counts all.
+    """
+    left_out = runs[0].left_out if runs else ()
+    own = [each for each in left_out if studies is None or sweep_of(each.run) in studies]
+    if not own:
+        return ""
+    counts = Counter(each.what for each in own)
+    listed = " and ".join(f"{_count([n], 'run')} on {what}" for what, n in sorted(counts.items()))
+    return (
+        f"Not shown: {listed}, edited since; to compare earlier contents with later ones, give the"
+        " edited file a name of its own."
+    )
+
+
+def machine(hardware: Mapping[str, Any]) -> str:
+    """Return processor, cores and accelerators of a manifest's hardware in one line."""
+    parts = [str(hardware.get("cpu", "unknown")), f"{hardware.get('cores', '?')} cores"]
+    return ", ".join([*parts, *(hardware.get("accelerators") or ())])
+
+
+def _count(values: Sequence[int], what: str) -> str:
+    low, high = min(values), max(values)
+    number = f"{low:,}" if low == high else f"{low:,} to {high:,}"
+    return f"{number} {what}{'' if high == 1 else 's'}"

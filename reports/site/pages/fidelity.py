@@ -1,0 +1,367 @@
+"""Page on the error of simulation, and on the likeness of the records to papers' experiments."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from statistics import fmean
+
+import numpy as np
+
+from harness.compare import welch_half_width
+from harness.metrics.statistics import CONFIDENCE, MIN_TRIALS, Estimate, estimate
+from harness.results import scheduler_levels as levels
+from reports.claims.verdicts import Fidelity
+from reports.drawing.figure import Table
+from reports.figures.simulated_against_live import METRICS, Comparison, compare, engine_pairs
+from reports.runs.selection import ReportRun, groups, labels
+from reports.site.pages.base import Material, Page, Section, named_anew
+
+TARGETS: Mapping[str, float] = {"jct_mean_s": 0.03, "makespan_s": 0.03}
+"""Target of the relative error of simulation, by metric (docs/simulated-against-live.md)."""
+JOB_TARGET, JOB_PERCENT = 0.05, 95
+"""Largest error of single jobs' JCT that is aimed at, and the percentile over jobs it is for."""
+_JOBS_AT_OWN_SPEEDS = "resimulated_jct_error_p95"
+TARGET_SEEDS = 10
+"""Live trials of a system that the target asks for."""
+_PERCENT = "\N{NO-BREAK SPACE}%"  # no line ends between a number and its sign
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Runs of one setting in a live engine and in simulation."""
+
+    study: str
+    simulation: str
+    engine: str
+    runs: Sequence[ReportRun]
+    """Runs of both engines, of the systems that ran in both."""
+
+
+def build(material: Material) -> Page:
+    """Return the page: errors and targets, order of systems, conditions, fidelity of verdicts."""
+    pairs = list(_pairs(material))
+    return Page(
+        name="fidelity",
+        short="Fidelity",
+        title="Fidelity: simulated against live",
+        lead="What simulation says of runs that were really trained, held to the target:"
+        f" mean JCT and makespan within {100 * TARGETS['jct_mean_s']:g}{_PERCENT}, the"
+        f" {JOB_PERCENT}th percentile of single jobs' errors within {100 * JOB_TARGET:g}{_PERCENT},"
+        f" with {TARGET_SEEDS} live trials, every step executed and a profile from another trace;"
+        " and no two schedulers swapped that live runs can tell apart.",
+        sections=[
+            _errors(material, pairs),
+            _orders(pairs, material),
+            _conditions(material, pairs),
+            _alone(material, pairs),
+            _verdicts(material),
+        ],
+    )
+
+
+def _pairs(material: Material) -> Iterator[Pair]:
+    for study, runs in material.studies.items():
+        for inside in groups(named_anew(runs), "setting").values():
+            for (simulation, engine), both in engine_pairs(inside).items():
+                simulated = {run.system for run in both if not run.is_live}
+                live = {run.system for run in both if run.is_live}
+                chosen = [run for run in both if run.system in simulated & live]
+                if chosen:
+                    yield Pair(study, simulation, engine, chosen)
+
+
+def word(error: Estimate, target: float) -> str:
+    """Return in words whether an error keeps a target, by its interval.
+
+    Args:
+        error: mean relative error over trials.
+        target: largest error aimed at, in either direction.
+    """
+    if error.half_width is None:
+        return "too few trials"
+    low, high = error.mean - error.half_width, error.mean + error.half_width
+    if -target <= low and high <= target:
+        return "met"
+    if high < -target or low > target:
+        return "not met"
+    return "not distinguishable"
+
+
+def _errors(material: Material, pairs: Sequence[Pair]) -> Section:
+    rows = []
+    for pair in pairs:
+        names = labels(pair.runs)
+        for one in compare(pair.runs):
+            target = TARGETS.get(one.metric)
+            if target is not None:
+                low, high = one.spread
+                rows.append(
+                    [
+                        pair.study,
+                        pair.simulation,
+                        names[one.system],
+                        METRICS[one.metric],
+                        _percents(one.error),
+                        *_speed_cells(one),
+                        f"{100 * low:+.1f} to {100 * high:+.1f}" if len(one.live) > 1 else "",
+                        *_verdict_cells(one.error, one.error_at_own_speeds, target),
+                    ]
+                )
+        for (system,), trials in groups(pair.runs, "system").items():
+            errors = job_errors(trials)
+            if errors:
+                title = f"single jobs' JCT, p{JOB_PERCENT}"
+                found = estimate(errors)
+                own = _job_errors_at_own_speeds(trials)
+                spread = job_spread(trials)
+                spread_cell = "" if spread is None else f"{100 * spread:.2f}"
+                cells = [_percents(found), "" if own is None else _percents(own), "", spread_cell]
+                cells += _verdict_cells(found, own, JOB_TARGET)
+                rows.append([pair.study, pair.simulation, names[system], title, *cells])
+    header = ["study", "simulation", "system", "metric", "error, %", "at its own speeds, %",
+              "machine's speed", "live spread, %", "n", "target, %", "verdict",
+              "at its own speeds"]  # fmt: skip
+    shown = [drawn for drawn in material.drawn if drawn.figure == "simulated_against_live"]
+    return Section(
+        "fidelity-errors",
+        "Errors of the simulator",
+        "Simulated over live, minus 1; of single jobs without sign, the percentile over jobs."
+        " Where speeds and costs are drawn (simulated_varied), simulated is their mean. A"
+        " target is met if the whole interval keeps it and not met if none of it does; there is"
+        f" a 95% interval from {MIN_TRIALS} trials on. An error"
+        " inside what live runs differ among themselves (live spread) is nothing"
+        " that simulation could do better; of single jobs it is the same percentile where the mean"
+        " of the other live trials stands in for a simulation. The machine's speed is the time that"
+        " the profile gives"
+        " the steps that were executed over the time that they took, mean over trials. At its own"
+        " speeds is what is left where each live trial is simulated again with the speeds that its"
+        " workers had, so what the simulator leaves out; with a ≈ live times were multiplied by"
+        " the machine's speed instead, which is rougher: one factor for all workloads, and no"
+        " other decisions."
+        f" {levels.MEANING}",
+        Table(header, rows) if rows else None,
+        pictures=[drawn for drawn in shown if drawn.has_picture],
+        missing="" if rows else "no system of a study here ran in both engines.",
+        links=material.links(),
+    )
+
+
+def _percents(error: Estimate) -> str:
+    """Return a mean in percent with its 95% interval, if there is one."""
+    half = "" if error.half_width is None else f" ±{100 * error.half_width:.2f}"
+    return f"{100 * error.mean:+z.2f}{half}"
+
+
+def _verdict_cells(error: Estimate, own: Estimate | None, target: float) -> list[str]:
+    at_own = "" if own is None else word(own, target)
+    return [str(error.num_trials), f"{100 * target:g}", word(error, target), at_own]
+
+
+def _speed_cells(one: Comparison) -> list[str]:
+    """Return the error at the machine's own speed, and this speed over the profile's, as texts."""
+    speeds = [speed for speed in one.speeds if speed]
+    speed = f"{fmean(speeds):.2f}" if len(speeds) == len(one.errors) else ""
+    exact, roughly = one.error_at_own_speeds, one.error_at_equal_speed
+    if exact is not None:
+        return [_percents(exact), speed]
+    return ["" if roughly is None else f"\N{ALMOST EQUAL TO} {_percents(roughly)}", speed]
+
+
+def job_errors(trials: Sequence[ReportRun]) -> list[float]:
+    """Return for every live trial of a system the error of its jobs' JCT, a percentile over jobs.
+
+    A trial is compared with the mean of the simulations of its seed.
+    """
+    by_seed: dict[int, list[dict[str, float]]] = {}
+    for run in (run for run in trials if not run.is_live and run.is_drawable):
+        by_seed.setdefault(run.trial[0], []).append(_completion_times(run))
+    expected = {seed: _mean_times(found) for seed, found in by_seed.items()}
+    return [
+        error
+        for run in trials
+        if run.is_live and run.is_drawable and run.trial[0] in expected
+        for error in _percentile(expected[run.trial[0]], _completion_times(run))
+    ]
+
+
+def _mean_times(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the mean completion time of the jobs that finished in all runs, in seconds."""
+    known = set(runs[0]).intersection(*runs[1:])
+    return {job: fmean(own[job] for own in runs) for job in runs[0] if job in known}
+
+
+def job_spread(trials: Sequence[ReportRun]) -> float | None:
+    """Return the error of jobs' JCT if the mean of the seed's other live trials predicts a trial.
+
+    The error is a percentile over jobs, as in ``job_errors``, and a mean over trials. Even a
+    prediction that knows all other trials has this error. The result is None without another trial.
+    """
+    live = [
+        (run.trial[0], _completion_times(run)) for run in trials if run.is_live and run.is_drawable
+    ]
+    found = []
+    for number, (seed, theirs) in enumerate(live):
+        others = [own for at, (other, own) in enumerate(live) if other == seed and at != number]
+        found += _percentile(_mean_times(others) if others else {}, theirs)
+    return fmean(found) if found else None
+
+
+def _percentile(ours: Mapping[str, float], theirs: Mapping[str, float]) -> list[float]:
+    """Return the percentile over jobs of their relative error; empty if the runs share no job."""
+    errors = [
+        abs(ours[job_id] / their_s - 1)
+        for job_id, their_s in theirs.items()
+        if job_id in ours and their_s > 0
+    ]
+    return [float(np.percentile(errors, JOB_PERCENT))] if errors else []
+
+
+def _job_errors_at_own_speeds(trials: Sequence[ReportRun]) -> Estimate | None:
+    """Return the jobs' error if all live trials were simulated again at their own speeds."""
+    found = [
+        run.metrics.get(_JOBS_AT_OWN_SPEEDS) for run in trials if run.is_live and run.is_drawable
+    ]
+    known = [share for share in found if share is not None]
+    return estimate(known) if known and len(known) == len(found) else None
+
+
+def _completion_times(run: ReportRun) -> dict[str, float]:
+    return {
+        job.job_id: job.finish_s - job.arrival_s for job in run.jobs if job.finish_s is not None
+    }
+
+
+def _orders(pairs: Sequence[Pair], material: Material) -> Section:
+    rows = []
+    for pair in pairs:
+        by_system, names = groups(pair.runs, "system"), labels(pair.runs)
+        for (first, ours), (second, theirs) in combinations(by_system.items(), 2):
+            for metric in TARGETS:
+                row = _order(ours, theirs, metric)
+                if row:
+                    both = f"{names[first[0]]} over {names[second[0]]}"
+                    rows.append([pair.study, pair.simulation, both, METRICS[metric], *row])
+    header = ["study", "simulation", "systems", "metric", "live", "95% interval",
+              "simulated", "order"]  # fmt: skip
+    return Section(
+        "fidelity-order",
+        "Order of systems",
+        "Two systems of one setting: the ratio of their live means with Welch's interval (on"
+        " logarithms, not corrected for the number of pairs), and the ratio of the simulated"
+        " ones. Swapped are those that live runs tell"
+        " apart and simulation puts the other way round.",
+        Table(header, rows) if rows else None,
+        missing="" if rows else "no two systems of one setting ran in both engines.",
+        links=material.links(),
+    )
+
+
+def _order(ours: Sequence[ReportRun], theirs: Sequence[ReportRun], metric: str) -> list[str]:
+    sides = [
+        [_logs([run for run in runs if run.is_live is live], metric) for live in (True, False)]
+        for runs in (ours, theirs)
+    ]
+    (live_a, simulated_a), (live_b, simulated_b) = sides
+    if not (live_a and live_b and simulated_a and simulated_b):
+        return []
+    effect, expected = fmean(live_a) - fmean(live_b), fmean(simulated_a) - fmean(simulated_b)
+    half = welch_half_width(live_a, live_b, CONFIDENCE)
+    if abs(effect) <= half:
+        text = "not told apart live"
+    else:
+        text = "same" if effect * expected > 0 else "swapped"
+    interval = f"{math.exp(effect - half):.3g} to {math.exp(effect + half):.3g}"
+    return [
+        f"{math.exp(effect):.3g}",
+        interval if math.isfinite(half) else "none, one trial",
+        f"{math.exp(expected):.3g}",
+        text,
+    ]
+
+
+def _logs(runs: Sequence[ReportRun], metric: str) -> list[float]:
+    return [math.log(run.metrics[metric]) for run in runs if run.metrics.get(metric)]
+
+
+def _conditions(material: Material, pairs: Sequence[Pair]) -> Section:
+    rows = []
+    for pair in pairs:
+        live = [run for run in pair.runs if run.is_live]
+        executed = min(run.metrics.get("executed_share", 0.0) for run in live)
+        most = min(len(trials) for trials in groups(live, "system").values())
+        measured = all(run.profile_measured_here for run in live)
+        paced = any(run.is_emulated for run in live)
+        rows.append(
+            [
+                pair.study,
+                pair.simulation,
+                pair.engine,
+                str(len(groups(live, "system"))),
+                str(most),
+                f"{100 * executed:.3g}",
+                "yes, padded to the profile" if paced else "no",
+                "yes" if measured else "no",
+                _asked_for(most, executed, measured and not paced),
+            ]
+        )
+    header = ["study", "simulation", "engine", "systems", "fewest live trials",
+              "steps executed, %", "paced", "profile measured there",
+              "as the target asks"]  # fmt: skip
+    return Section(
+        "fidelity-conditions",
+        "Under which conditions",
+        "A paced run follows the profile that simulation reads too: what it tests is the"
+        " replay and the cost of changes, not the speeds.",
+        Table(header, rows) if rows else None,
+        missing="" if rows else "no system of a study here ran in both engines.",
+        links=material.links(),
+    )
+
+
+def _asked_for(num_trials: int, executed: float, is_measured: bool) -> str:
+    lacking = []
+    if num_trials < TARGET_SEEDS:
+        lacking.append(f"{TARGET_SEEDS} trials")
+    if executed < 1:
+        lacking.append("every step executed")
+    if not is_measured:
+        lacking.append("speeds measured, not paced")
+    return f"lacks {', '.join(lacking)}" if lacking else "yes"
+
+
+def _alone(material: Material, pairs: Sequence[Pair]) -> Section:
+    known = {pair.study for pair in pairs}
+    rows = []
+    for study, runs in material.studies.items():
+        live = [run for run in runs if run.is_live]
+        if study not in known and live:
+            kind = "paced" if any(run.is_emulated for run in live) else "not paced"
+            rows.append([study, str(len(live)), str(len(groups(live, "system"))), kind])
+    return Section(
+        "fidelity-alone",
+        "Live studies without a simulation beside them",
+        "Their numbers are measured; that simulation would give the same is not shown by them.",
+        Table(["study", "live runs", "systems", "pace"], rows) if rows else None,
+        missing="" if rows else "every study with live runs has simulated ones beside them.",
+        links=material.links(),
+    )
+
+
+def _verdicts(material: Material) -> Section:
+    judged = [each for verdict in material.verdicts for each in verdict.criteria if each.fidelity]
+    rows = []
+    for fidelity in Fidelity:
+        own = [each for each in judged if each.fidelity is fidelity]
+        studies = sorted({each.criterion.study for each in own})
+        rows.append([fidelity.value, str(len(own)), ", ".join(studies)])
+    return Section(
+        "fidelity-verdicts",
+        "What the verdicts rest on",
+        "Criteria that records decide, by how like the paper's experiment their least faithful run"
+        " is.",
+        Table(["fidelity", "criteria", "studies"], rows) if judged else None,
+        missing="" if judged else "no record here decides a criterion.",
+    )

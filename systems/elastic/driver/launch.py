@@ -1,0 +1,178 @@
+"""Orders and start specifications of an elastic job's processes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from harness.cluster import Cluster, Slot
+from harness.contracts.launcher import ProcessSpec, Warmth
+from harness.contracts.training import TrainingOrder
+from systems.elastic.election.etcd_keystore import KEYS
+from systems.elastic.wire.options import ElasticOptions
+from systems.elastic.wire.order import ElasticOrder
+from systems.runtime.driver.job_protocol import Hands
+from systems.runtime.driver.launch import mark_path, slot_environment
+from systems.runtime.wire.control import TOKEN_VARIABLE
+from systems.runtime.wire.kernels import Kernels, kernels_on
+
+WORKER_ENTRY = "systems.elastic.worker.main:main"
+STORE_ENTRY = "systems.runtime.driver.store_server:main"
+STORE = "store"
+"""Name of the store process, in the place of a worker's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """State of a job when it gives an order, the same for any worker that gets the order."""
+
+    members: tuple[str, ...]
+    """Founders in rank order; empty if the worker joins."""
+    generation: int
+    global_batch: int
+    logical_workers: int
+    """Number of the job's logical workers."""
+    virtual_workers: tuple[int, ...]
+    """Virtual workers of each founder; empty if no plan gives them."""
+    target_step: int
+    checkpoint: str | None
+    slots: tuple[int, ...]
+    """Slots of all workers that will train, this one included."""
+    store: tuple[str, int]
+    life: int
+    """Number of this start or resume, unique in the job."""
+
+
+@dataclass(frozen=True, slots=True)
+class ElasticProcesses:
+    """Maker of the orders and start specifications of one job's processes."""
+
+    order: TrainingOrder
+    options: ElasticOptions
+    cluster: Cluster
+    hands: Hands
+
+    @property
+    def where(self) -> str:
+        """Text for the user that names the folder of the job's logs."""
+        return f"logs: {self.order.job_dir}"
+
+    def name_of(self, label: str) -> str:
+        """Return the name that a process of the job has in the launcher."""
+        return f"{self.order.job_id}.{label}"
+
+    def worker_order(self, worker: str, slot: int, standing: Standing) -> ElasticOrder:
+        """Return the order of one worker."""
+        job, options, runtime = self.order, self.options, self.options.runtime
+        place = self.cluster.slots[slot]
+        places = [self.cluster.slots[other] for other in standing.slots]
+        return ElasticOrder(
+            job_id=job.job_id,
+            worker=worker,
+            joining=not standing.members,
+            members=standing.members,
+            generation=standing.generation,
+            workload=job.workload.target,
+            options=job.workload.options,
+            seed=job.seed,
+            global_batch=standing.global_batch,
+            logical_workers=standing.logical_workers if runtime.virtual else 0,
+            virtual_workers=standing.virtual_workers,
+            random_states=runtime.random_states,
+            accumulation_steps=runtime.accumulation_steps,
+            target_step=standing.target_step,
+            job_dir=str(job.job_dir.absolute()),
+            checkpoint=standing.checkpoint,
+            checkpoint_every=runtime.checkpoint_every,
+            digest_every=job.digest_every,
+            evidence=asdict(job.evidence),
+            evaluate_epochs=job.evaluate_epochs,
+            adaptive=asdict(job.adaptive) if job.adaptive else {},
+            step_floors_s={str(count): floor for count, floor in job.step_floor_s.items()},
+            device=runtime.device,
+            device_type=place.device_type,
+            collectives=options.collectives,
+            num_threads=self._kernels(place).num_threads,
+            common_kernels=runtime.common_kernels,
+            address=self._address(place),
+            store_address=standing.store[0],
+            store_port=standing.store[1],
+            data_order=runtime.data_order,
+            block_samples=runtime.block_samples,
+            transfer=options.transfer,
+            recovery=options.recovery,
+            heartbeat_s=options.heartbeat_s,
+            hang_timeout_s=options.hang_timeout_s,
+            leader_expiry_s=options.leader_expiry_s,
+            leader_refresh_s=options.leader_refresh_s,
+            switch_allowance_s=options.switch_allowance_s,
+            collective_timeout_s=runtime.collective_timeout_s,
+            recovery_timeout_s=options.recovery_timeout_s,
+            straggler=options.straggler,
+            straggler_ratio=options.straggler_ratio,
+            straggler_window=options.straggler_window,
+            stops_first=options.stops_first,
+            num_workers=len(places),
+            prefetch_steps=runtime.prefetch_steps,
+            loader_processes=runtime.loader_processes,
+            drawn_samples=runtime.drawn_samples,
+            mark=mark_path(job, self.name_of(worker)),
+            etcd_endpoints=options.etcd_endpoints if options.store == "etcd" else (),
+            etcd_prefix=self._etcd_prefix(standing.life),
+        )
+
+    def worker_spec(self, worker: str, slot: int) -> ProcessSpec:
+        """Return the specification by which a worker's process is started on its slot."""
+        place = self.cluster.slots[slot]
+        return self._spec(
+            WORKER_ENTRY, worker, worker, place, place.cores, self.options.runtime.warmth, slot
+        )
+
+    def store_spec(self, number: int, slots: Sequence[int]) -> ProcessSpec:
+        """Return the store process's specification, for the host of the first of these slots."""
+        warmth = self.options.runtime.warmth
+        if warmth.is_kept:  # spares are for workers, which are started more often
+            warmth = Warmth.PREIMPORTED
+        place = self.cluster.slots[slots[0]]
+        return self._spec(STORE_ENTRY, STORE, f"{STORE}{number}", place, (), warmth)
+
+    def store_order(self, slots: Sequence[int]) -> dict[str, str]:
+        """Return the order of the store process, on the host of the first of these slots."""
+        return {"kind": "order", "address": self._address(self.cluster.slots[slots[0]])}
+
+    def _spec(
+        self,
+        entry: str,
+        name: str,
+        label: str,
+        place: Slot,
+        cores: tuple[int, ...],
+        warmth: Warmth,
+        slot: int | None = None,
+    ) -> ProcessSpec:
+        address, port = self.hands.server.address
+        job_id = self.order.job_id
+        return ProcessSpec(
+            name=self.name_of(label),
+            entry=entry,
+            argv=(address, str(port), job_id, name),
+            env=slot_environment(place, self._address(place), self._kernels(place)),
+            own_env={TOKEN_VARIABLE: self.hands.token},
+            host=self._address(place),
+            cores=cores,
+            log_path=self.order.job_dir.absolute() / f"{label}.log",
+            warmth=warmth,
+            slot=slot,
+        )
+
+    def _kernels(self, place: Slot) -> Kernels:
+        return kernels_on(place, self.cluster, common=self.options.runtime.common_kernels)
+
+    def _etcd_prefix(self, life: int) -> str:
+        """Return an etcd key prefix that is unique to this run, job and start or resume."""
+        start = hashlib.sha256(self.hands.token.encode()).hexdigest()[:16]
+        return f"{KEYS}{self.order.job_id}/{start}/{life}/"
+
+    def _address(self, place: Slot) -> str:
+        return self.cluster.hosts[place.host].address

@@ -1,0 +1,49 @@
+"""Driver's knowledge of which worker leads an elastic job.
+
+Workers announce their leadership themselves, each over a connection of its own. If two leaders
+follow each other quickly, the announcement of the first may arrive last. So when a leader is gone,
+the driver asks all workers which one leads: the announcement may have come earlier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from systems.elastic.driver.processes import Crew, Process
+
+
+class Leadership:
+    """Leader of one job, as far as its driver knows."""
+
+    def __init__(self, crew: Crew) -> None:
+        self._crew = crew
+        self._leader = ""
+        """Name of the leader; empty while none is known."""
+        self._term = 0
+        """Number of the leader's present term."""
+
+    def claimed(self, process: Process, term: int) -> bool:
+        """Record that a worker announced its leadership. Return whether to ask it for changes.
+
+        A worker that has left may still be elected for a moment; it is ignored.
+        """
+        if process.is_dead or process.end is not None or process.left is not None:
+            return False
+        self._leader, self._term = process.name, term
+        return True
+
+    def ended(self, process: Process) -> None:
+        """Record that a worker has left, has died or no longer leads."""
+        if self._leader == process.name:
+            self._leader = ""
+            self._crew.tell_all({"kind": "who_leads"})
+
+    @property
+    def is_known(self) -> bool:
+        """Return whether a leader is known."""
+        return bool(self._leader)
+
+    def ask(self, request: Mapping[str, Any]) -> None:
+        """Send a request to the leader, which must be known."""
+        self._crew.tell([self._leader], {**request, "term": self._term})

@@ -1,0 +1,3 @@
+from harness.machine.starting import end_at_once_until_main
+
+end_at_once_until_main()

@@ -1,3 +1,0 @@
-from harness.starting import end_at_once_until_main
-
-end_at_once_until_main()
