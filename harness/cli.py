@@ -23,22 +23,16 @@ from harness.configuration.study import Point, Study, key_of, load_study, produc
 from harness.errors import Problem, UserError, render, suggest
 from harness.files.bounded_file import read_text
 from harness.machine.interrupts import TIME_LIMIT_EXIT, Interrupted, ends_at_once
+from harness.machine.terminal import console, seconds
 from harness.results.archive import ArchiveError, located
 from harness.results.store import StoredRun, StoreError, load_run
 from harness.run.estimate import estimate_wall_s
-from harness.run.experiment import (
-    Library,
-    Plan,
-    config_yaml,
-    execute,
-    mirror_run,
-    plan,
-    tell_cautions,
-)
+from harness.run.execute import config_yaml, execute, mirror_run, tell_cautions
+from harness.run.plan import Library, Plan, plan
 from harness.sweep import runner as sweep
 from harness.sweep.point_claims import Claims
 from harness.sweep.progress import RunProgress
-from harness.sweep.summary import console, executed_line, fixed_size_lines, metrics_table, seconds
+from harness.sweep.summary import executed_line, fixed_size_lines, metrics_table
 from harness.trace.model.similarity import similarity_lines
 from harness.tracking.mirror import REFILL
 

@@ -33,9 +33,10 @@ from harness.comparison.setting_names import setting_names
 from harness.comparison.settings import options_text, settings
 from harness.configuration.benchmark_version import VersionError, one_version
 from harness.machine.interrupts import run_command
+from harness.machine.terminal import console
 from harness.metrics.statistics import CONFIDENCE
 from harness.results.store import StoredRun, StoreError, iter_runs
-from harness.sweep.summary import HEADLINES, console
+from harness.sweep.summary import HEADLINES
 
 _WALL = "latencies"
 """Table of a simulated run that depends on the machine."""

@@ -15,10 +15,11 @@ from harness.machine.interrupts import run_command
 from harness.profiles import RECORDED, Profile, ProfileError, load_profile
 from harness.profiles.document import read_document
 from harness.profiles.evaluate import Trial, evaluate, step_times
-from harness.profiles.measure import Measurement, points_of
+from harness.profiles.measurement import Measurement
 from harness.profiles.read import SHIPPED
 from harness.profiles.write import profile_text, setting
 from harness.sweep import runner as sweep
+from harness.sweep.measure_profile import points_of
 
 _YAML = (".yaml", ".yml")
 

@@ -36,7 +36,7 @@ from harness.results.store import (
     load_run,
 )
 from harness.results.tables import TABLES
-from harness.run.experiment import Library, plan
+from harness.run.plan import Library, plan
 from harness.sweep.runner import read_words
 from harness.validate import check_run
 

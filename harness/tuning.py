@@ -33,10 +33,10 @@ from harness.configuration.named_classes import TARGET
 from harness.configuration.study import load_study
 from harness.errors import Problem, UserError, known, render
 from harness.machine.interrupts import run_command
+from harness.machine.terminal import console
 from harness.results.store import RESULT_DIRS, StoredRun, StoreError, iter_runs
-from harness.run.experiment import Library, plan
+from harness.run.plan import Library, plan
 from harness.sweep.runner import read_words
-from harness.sweep.summary import console
 from harness.sweep.tuned_study import is_of_system, write_into
 
 METRICS: Mapping[str, float] = {

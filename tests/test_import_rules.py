@@ -21,7 +21,7 @@ FORBIDDEN = {
         "tests",
         "harness.replay",
         "harness.engines",
-        "harness.run.experiment",
+        "harness.run.plan",
         "harness.sweep.runner",
     ),
 }
@@ -162,7 +162,7 @@ def test_simulation_leaves_training_libraries_and_mlflow_unloaded():
     names += map(dotted, modules("systems/launchers"))
     names += [
         "harness.replay",
-        "harness.run.experiment",
+        "harness.run.plan",
         "harness.engines.simulated.options",
         "harness.profiles",
     ]

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from harness.configuration.moved_modules import with_recorded_names
 
 if TYPE_CHECKING:
-    from harness.profiles import Profile
-    from harness.trace.model.trace import Trace
+    pass
 
 FILED = ("trace", "profile")
 """Groups whose files have digests in every manifest."""
@@ -58,20 +57,6 @@ def is_named_by_path(profile_config: Any) -> bool:
     if not isinstance(profile_config, Mapping):
         return False
     return bool(profile_config.get("path")) or bool(own_paths(profile_config))
-
-
-def input_digests(
-    profile_config: Mapping[str, Any], trace: Trace, profile: Profile
-) -> dict[str, str]:
-    """Return the digests that identify a run in addition to its configuration, by name.
-
-    A shipped profile is in the configuration as a whole. For a profile that a path names, the
-    digest of its statements other than numbers counts too.
-    """
-    digests = {"trace": trace.digest, "profile": profile.digest}
-    if is_named_by_path(profile_config) and profile.stated_digest:
-        digests["profile_stated"] = profile.stated_digest
-    return digests
 
 
 def _is_own_path(value: Any) -> bool:

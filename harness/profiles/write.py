@@ -10,7 +10,7 @@ import yaml
 
 from harness.profiles.costs import RescaleCost
 from harness.profiles.evaluate import CostKey, Trial, median_cost, relative_spread
-from harness.profiles.measure import Measurement
+from harness.profiles.measurement import Measurement
 
 Trials = Mapping[tuple[str, str | None, str, int], Sequence[Trial]]
 """Trials by backend, warmth (None: not distinguished), workload and global batch."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from harness.results.store import StoreError, load_run
-from harness.run.experiment import Plan
+from harness.run.plan import Plan
 
 
 def estimate_wall_s(planned: Plan) -> float:

@@ -13,7 +13,7 @@ from harness.trace.model.similarity import similarity
 from harness.trace.transforms import TransformContext
 
 if TYPE_CHECKING:
-    from harness.run.experiment import Plan
+    from harness.run.plan import Plan
 
 
 def live_facts(planned: Plan, records: RunRecords) -> dict[str, float]:

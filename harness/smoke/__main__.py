@@ -27,11 +27,11 @@ from harness.errors import Problem, UserError
 from harness.files.gz_text import text_path
 from harness.machine.child_process import PointProcess
 from harness.machine.interrupts import Interrupted, interruptible, run_command
+from harness.machine.terminal import seconds
 from harness.results.store import CONFIG, REFERENCE, RunStore, StoredRun, StoreError, iter_runs
 from harness.results.tables import TableError
 from harness.smoke.checks import Finding, mirrored, replays, same_replay, sound_training
 from harness.smoke.commands import Commands
-from harness.sweep.summary import seconds
 from harness.tracking.mirror import mirrored_metrics
 
 STUDY = "smoke"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from harness.machine.child_process import PointProcess, stop_all
 from harness.machine.interrupts import Interrupted
-from harness.sweep.summary import console, seconds
+from harness.machine.terminal import console, seconds
 
 GRACE_S = 30.0
 """Seconds that a command gets after Ctrl-C or SIGTERM. A sweep gives its own points 20, so this

@@ -21,7 +21,7 @@ from harness.configuration.study import Study, load_study
 from harness.errors import Problem, suggest
 from harness.results.criteria import criteria_of
 from harness.results.store import StoredRun
-from harness.run.experiment import Library, plan
+from harness.run.plan import Library, plan
 from harness.sweep.runner import read_words
 
 CLOSED, OPEN = "closed", "open"

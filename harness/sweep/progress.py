@@ -18,8 +18,8 @@ from rich.progress import (
 )
 
 from harness import replay
+from harness.machine.terminal import console, seconds
 from harness.sweep.eta import Pace
-from harness.sweep.summary import console, seconds
 
 _PLAIN_EVERY_S = 15.0
 

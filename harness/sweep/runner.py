@@ -26,12 +26,14 @@ from harness.files.atomic_json import write_json
 from harness.files.owned_names import owned, stem_if_left
 from harness.machine.child_process import PointProcess, stop_all
 from harness.machine.interrupts import Interrupted, interruptible
+from harness.machine.terminal import console, seconds
 from harness.results.store import RunStore, StoredRun
 from harness.run.estimate import estimate_wall_s
-from harness.run.experiment import Library, Plan, config_yaml, mirror_run, plan, tell_cautions
+from harness.run.execute import config_yaml, mirror_run, tell_cautions
+from harness.run.plan import Library, Plan, plan
 from harness.sweep.point_claims import LOOK_S, Claim, Claims, Refusal
 from harness.sweep.progress import SweepProgress
-from harness.sweep.summary import console, executed_line, fixed_size_lines, metrics_table, seconds
+from harness.sweep.summary import executed_line, fixed_size_lines, metrics_table
 
 GRACE_S = 20.0
 """Seconds that points get to close their workers after Ctrl-C or SIGTERM."""

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from harness.errors import UserError
 from harness.machine.interrupts import run_command
-from harness.sweep.summary import console
+from harness.machine.terminal import console
 from harness.trace.commands.catalog import Opened, names, open_cluster, open_profile, open_trace
 from harness.trace.commands.generate import add_arguments, epilog, generate, seed
 from harness.trace.commands.lint import lint, report

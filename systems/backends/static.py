@@ -8,10 +8,10 @@ from harness.cluster import Cluster
 from harness.contracts.engine import Abilities, Change
 from harness.contracts.training import Phases, Reference
 from systems.backends.plain_ddp_reference import stock_training
+from systems.restart.launch import grouped_jobs
 from systems.runtime.driver.backend import DrivenBackend
 from systems.runtime.driver.ending import STARTING
 from systems.runtime.driver.job_protocol import MakeJob
-from systems.runtime.driver.launch import grouped_jobs
 from systems.runtime.wire.kernels import slot_types
 from systems.runtime.wire.options import RuntimeOptions
 

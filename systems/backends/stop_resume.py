@@ -7,10 +7,10 @@ from typing import ClassVar
 from harness.cluster import Cluster
 from harness.contracts.engine import Abilities
 from harness.contracts.training import Phases
+from systems.restart.launch import grouped_jobs
 from systems.runtime.driver.backend import DrivenBackend
 from systems.runtime.driver.ending import restart_phases
 from systems.runtime.driver.job_protocol import MakeJob
-from systems.runtime.driver.launch import grouped_jobs
 from systems.runtime.wire.options import RuntimeOptions
 
 

@@ -10,9 +10,9 @@ from harness.contracts.training import Phases, Reference
 from systems.backends.plain_ddp_reference import stock_training
 from systems.elastic.driver.backend import ElasticBackend, ElasticChoices
 from systems.elastic.wire.options import elastic_options
+from systems.restart.launch import grouped_jobs
 from systems.runtime.driver.ending import restart_phases
 from systems.runtime.driver.job_protocol import MakeJob
-from systems.runtime.driver.launch import grouped_jobs
 from systems.runtime.wire.kernels import slot_types
 from systems.virtual.levels import LEVELS, level_of
 

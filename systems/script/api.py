@@ -20,7 +20,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import torch
 from torch.utils.data import DataLoader, IterableDataset, default_collate
 
-from systems.runtime.data.data_order import PositionOrder, Range, step_seed
+from systems.runtime.data.position_order import PositionOrder
+from systems.runtime.data.step_seed import step_seed
+from systems.runtime.wire.data_order import Range
 from systems.runtime.worker.trainer import seed_all
 from systems.script.errors import ScriptError
 from systems.script.script_workload import Feed

@@ -24,11 +24,13 @@ import torch
 from systems.elastic.wire.order import ElasticOrder
 from systems.elastic.worker.loop import ElasticLoop
 from systems.elastic.worker.setup import Workbench
-from systems.elastic.worker.shutdown import Outcome, agree_to_end, finish, leave
+from systems.elastic.worker.shutdown import agree_to_end, finish, leave
+from systems.elastic.worker.state import Outcome
 from systems.elastic.worker.state_comparison import CARRIED, FEED, StateComparison
-from systems.runtime.data.data_order import EVERY_RANK, Plan, step_seed
+from systems.runtime.data.step_seed import EVERY_RANK, step_seed
 from systems.runtime.tensors.state import hyper_parameters
 from systems.runtime.wire.control import ControlClient
+from systems.runtime.wire.data_order import Plan
 from systems.runtime.wire.groups import GroupLost
 from systems.runtime.worker.determinism import make_deterministic
 from systems.runtime.worker.trainer import seed_all
@@ -128,21 +130,21 @@ class ScriptRun:
     @property
     def step(self) -> int:
         """Number of steps executed so far."""
-        return self._loop.bench.session.step if self._loop is not None else 0
+        return self._loop.worker.bench.session.step if self._loop is not None else 0
 
     @property
     def rank(self) -> int:
         """Present rank of this worker, from 0."""
         loop = self._loop
-        if loop is not None and loop.membership.members:
-            return loop.rank
+        if loop is not None and loop.worker.membership.members:
+            return loop.worker.rank
         members = self._order.members  # empty for a joiner, which is never the first
         return members.index(self._order.worker) if members else 1
 
     @property
     def num_workers(self) -> int:
         """Present number of workers of the job."""
-        return len(self._present.membership.members)
+        return len(self._present.worker.membership.members)
 
     @property
     def is_over(self) -> bool:
@@ -166,7 +168,7 @@ class ScriptRun:
         self._advance()
         assert self._checks is not None
         self._checks.note_parameters()
-        return loop.bench.session.data_state.consumed // len(self.program.feed.dataset)
+        return loop.worker.bench.session.data_state.consumed // len(self.program.feed.dataset)
 
     def draw(self, epoch: int | None) -> Any:
         """Return this worker's next batch; None when the epoch, or all training, is over.
@@ -181,14 +183,14 @@ class ScriptRun:
         loop = self._loop or self._open()
         assert self._carried is not None
         assert self._checks is not None
-        session, num_samples = loop.bench.session, len(self.program.feed.dataset)
+        session, num_samples = loop.worker.bench.session, len(self.program.feed.dataset)
         end = math.inf if epoch is None else (epoch + 1) * num_samples
         has_stepped = self._stage is Stage.COMMITTED
         self.end_batch(None)
         self._stage = Stage.BETWEEN
         if self._is_lost_step:
             self._is_lost_step = False
-            loop.bench.reduction.restore_buffers()
+            loop.worker.bench.reduction.restore_buffers()
             for parameter, copy in self._kept_parameters:
                 parameter.copy_(copy)
         if self._is_repeated:
@@ -222,9 +224,9 @@ class ScriptRun:
             self._checks.note_parameters()
             self._compare()
             self.step_at_hand = session.step
-            self._plan = loop.trainer.draw()
+            self._plan = loop.worker.trainer.draw()
             self._stage = Stage.DRAWN
-            return loop.trainer.fetch(self._plan)[BATCH]
+            return loop.worker.trainer.fetch(self._plan)[BATCH]
         return None
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -243,11 +245,11 @@ class ScriptRun:
         loop, checks = self._present, self._checks
         assert checks is not None
         checks.check_parameters()
-        reduction = loop.bench.reduction
+        reduction = loop.worker.bench.reduction
         self._stage = Stage.CALLED
         outputs = reduction.parallel(*args, **kwargs)
         self._stage = Stage.FORWARD
-        reduction.weight = loop.trainer.weight
+        reduction.weight = loop.worker.trainer.weight
         reduction.call_after_backward(self._end_backward)
         try:
             reduction.begin()
@@ -268,12 +270,12 @@ class ScriptRun:
         self._stage = Stage.REDUCED
         if self._lost is None:
             try:
-                self._present.trainer.finish(self._plan)
+                self._present.worker.trainer.finish(self._plan)
             except GroupLost as error:
                 self._lost = error
-        self.gradients.are_new(self._present.bench.reduction)
+        self.gradients.are_new(self._present.worker.bench.reduction)
         # Noise that a script adds to its gradients must be the same in all workers.
-        session = self._present.bench.session
+        session = self._present.worker.bench.session
         seed_all(step_seed(session.seed, session.step, EVERY_RANK), session.device)
 
     def zeroed(self) -> None:
@@ -299,14 +301,14 @@ class ScriptRun:
         lost, self._lost = self._lost, None
         try:
             if lost is not None:
-                loop.bench.reduction.undo()
+                loop.worker.bench.reduction.undo()
                 raise lost
             self._check_parameters()
-            self.gradients.check(loop.bench.reduction, self._checks)
+            self.gradients.check(loop.worker.bench.reduction, self._checks)
             if self._comparison is not None:
                 comparison, self._comparison = self._comparison, None
-                assert loop.group is not None
-                comparison.end(loop.group, self.step)
+                assert loop.worker.group is not None
+                comparison.end(loop.worker.group, self.step)
             is_finite = script_optimizer.unscale(self.program.optimizer)
             rates = zlib.crc32(json.dumps(hyper_parameters(self.program.optimizer)).encode())
             losses = loop.end_step(updates=is_finite)
@@ -319,9 +321,9 @@ class ScriptRun:
             self._stage = Stage.COMMITTED
             self._is_noted = False
             self._checks.note_parameters()
-            self.gradients.are_old(loop.bench.reduction)
+            self.gradients.are_old(loop.worker.bench.reduction)
             self._check_rates(losses[RATES_PLACE])
-            self._last_rates = loop.generation, rates
+            self._last_rates = loop.worker.generation, rates
 
     def end_batch(self, loss: float | None) -> None:
         """Log the step that has ended.
@@ -351,8 +353,8 @@ class ScriptRun:
             self.end_batch(None)
             self._stage = Stage.BETWEEN
             self._end_alike()
-            loop.outcome = loop.outcome or Outcome.FINISHED
-            self._is_first = leave(loop, loop.outcome)
+            loop.worker.outcome = loop.worker.outcome or Outcome.FINISHED
+            self._is_first = leave(loop.worker, loop.worker.outcome)
             script_model.own_buffers(self.program.model)
             self.program.made.is_closed = False
         return self._is_first
@@ -360,7 +362,7 @@ class ScriptRun:
     def end(self) -> None:
         """End training after the script has ended; the first worker reports the results."""
         if self.shutdown():
-            finish(self._present, self._present.bench.results())
+            finish(self._present.worker, self._present.worker.bench.results())
 
     @property
     def _present(self) -> ElasticLoop:
@@ -372,9 +374,9 @@ class ScriptRun:
         loop = self._present
         if loop.advance():
             return True
-        if loop.outcome is not Outcome.FINISHED and self._is_first is None:
-            assert loop.outcome is not None
-            self._is_first = leave(loop, loop.outcome)
+        if loop.worker.outcome is not Outcome.FINISHED and self._is_first is None:
+            assert loop.worker.outcome is not None
+            self._is_first = leave(loop.worker, loop.worker.outcome)
             raise SystemExit(0)
         return False
 
@@ -391,11 +393,11 @@ class ScriptRun:
     def _compare(self) -> None:
         """Begin to compare the state with the other workers' if the membership has changed."""
         loop = self._present
-        if loop.generation == self._compared_generation:
+        if loop.worker.generation == self._compared_generation:
             return
-        self._compared_generation = loop.generation
+        self._compared_generation = loop.worker.generation
         self._comparison = None  # an unfinished comparison belongs to a lost step
-        if len(loop.membership.members) > 1:
+        if len(loop.worker.membership.members) > 1:
             self._comparison = self._begin_comparison()
 
     def _begin_comparison(self) -> StateComparison:
@@ -403,13 +405,13 @@ class ScriptRun:
         feed = self.program.feed
         sizes = [len(feed.dataset), feed.batch_size, feed.epochs]
         values = {FEED: sizes, CARRIED: self._carried.values()}
-        return StateComparison(self._present.state, values)
+        return StateComparison(self._present.worker.training_state, values)
 
     @property
     def _told_rates(self) -> int:
         """Checksum for the other workers; 0 in a generation's first step: joiners have none yet."""
         generation, rates = self._last_rates or (-1, 0)
-        return rates if generation == self._present.generation else 0
+        return rates if generation == self._present.worker.generation else 0
 
     def _check_rates(self, total: float) -> None:
         """Compare the hyper-parameters of the update before this one among all workers.
@@ -421,7 +423,7 @@ class ScriptRun:
             ScriptError: the script's hyper-parameters or parameters are not the same in all
                 workers.
         """
-        if total != self._told_rates * len(self._present.membership.members):
+        if total != self._told_rates * len(self._present.worker.membership.members):
             raise ScriptError(
                 f"in step {self.step - 1} the workers had different learning rates or other"
                 " hyper-parameters, or came to different parameters. Set rates by a scheduler or by"
@@ -435,12 +437,12 @@ class ScriptRun:
             ScriptError: they do not.
         """
         loop = self._present
-        while loop.outcome in (None, Outcome.FINISHED):
-            group = loop.group
+        while loop.worker.outcome in (None, Outcome.FINISHED):
+            group = loop.worker.group
             if group is None or group.size == 1:
                 return
             try:
-                if not loop.is_over and not agree_to_end(loop):
+                if not loop.is_over and not agree_to_end(loop.worker):
                     raise ScriptError(
                         f"this worker's loop ended after step {self.step}, and others' go on. Leave"
                         " the loop only for a reason that all workers share, computed from the"

@@ -13,8 +13,8 @@ from typing import Protocol
 
 import torch
 
-from systems.runtime.data.data_order import step_seed
 from systems.runtime.data.random_states import ProcessRandom, RandomStates
+from systems.runtime.data.step_seed import step_seed
 from systems.runtime.wire.groups import Group, Pending
 from systems.runtime.worker.trainer import seed_all
 from systems.virtual.loader_states import LoaderStates

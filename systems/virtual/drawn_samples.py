@@ -19,10 +19,10 @@ from typing import NamedTuple, TypeAlias
 import torch
 
 from harness.contracts.training import Batch, Workload
-from systems.runtime.data.data_order import DataOrder, Plan, epochs_of
 from systems.runtime.data.drawing import draw
 from systems.runtime.data.fetching import Ahead, Fetchers, Pieces, Request, Source
 from systems.runtime.data.random_states import ProcessRandom
+from systems.runtime.wire.data_order import DataOrder, Plan, epochs_of
 from systems.virtual.loader_states import LoaderStates
 
 States: TypeAlias = "list[bytes]"

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 
 import torch
 
-from systems.runtime.data.data_order import step_seed
 from systems.runtime.data.drawing import first_states
 from systems.runtime.data.random_states import ProcessRandom
+from systems.runtime.data.step_seed import step_seed
 from systems.runtime.wire.groups import Group, Pending
 
 

@@ -24,7 +24,7 @@ from harness.configuration.compose import CONFIG_DIR, options
 from harness.contracts.training import WorkloadSpec
 from harness.errors import Problem, UserError, render, suggest
 from harness.machine.interrupts import run_command
-from harness.run.experiment import read_pool
+from harness.run.workload_pool import read_pool
 from systems.runtime.wire.kernels import NEWEST_COMMON, Kernels
 
 TUNED = ("convolution", "rnn")

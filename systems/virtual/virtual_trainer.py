@@ -13,7 +13,7 @@ import torch
 
 from harness.contracts.marks import Doing
 from harness.contracts.training import Batch
-from systems.runtime.data.data_order import Plan, epochs_of, share
+from systems.runtime.wire.data_order import Plan, epochs_of, share
 from systems.runtime.wire.groups import GroupLost
 from systems.runtime.wire.step_log import SamplesLog
 from systems.runtime.wire.virtual_plan import check_counts, split_evenly

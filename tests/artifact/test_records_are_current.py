@@ -10,7 +10,7 @@ import pytest
 
 from harness.configuration.study import load_study
 from harness.results.store import run_paths
-from harness.run.experiment import Library
+from harness.run.plan import Library
 from harness.sweep import runner as sweep
 from tests.artifact.recorded import RECORDED, folders
 

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 from harness.engines.live.consumed_samples import count_samples
-from systems.runtime.data.data_order import PositionOrder, PositionState
+from systems.runtime.data.position_order import PositionOrder, PositionState
 from systems.runtime.wire.control import (
     EXIT_DRIVER_GONE,
     MAX_MESSAGE_BYTES,

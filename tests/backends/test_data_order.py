@@ -6,7 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from systems.runtime.data.data_order import PositionOrder, data_order, share, step_seed
+from systems.runtime.data.make_order import data_order
+from systems.runtime.data.position_order import PositionOrder
+from systems.runtime.data.step_seed import step_seed
+from systems.runtime.wire.data_order import share
 
 
 def first(order, count):

@@ -18,9 +18,10 @@ from harness.engines.live.consumed_samples import count_samples
 from systems.backends.stop_free import StopFree
 from systems.backends.stop_resume import StopResume
 from systems.backends.virtual_thread import VirtualThread
-from systems.runtime.data.data_order import data_order, step_seed
 from systems.runtime.data.loader import LoaderError, LoaderKilledError, LoaderProcess
+from systems.runtime.data.make_order import data_order
 from systems.runtime.data.prefetch import Prefetcher
+from systems.runtime.data.step_seed import step_seed
 from systems.runtime.wire.control import TOKEN_VARIABLE
 from systems.runtime.wire.options import RuntimeOptions
 from tests.backends.picture_workload import Pictures

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.engines.live.consumed_samples import count_samples, read_consumed
-from systems.runtime.data.data_order import data_order
+from systems.runtime.data.make_order import data_order
 from systems.runtime.wire.step_log import (
     LineWriter,
     SamplesLog,
@@ -124,7 +124,7 @@ def test_nothing_logged_is_not_nothing_missed(tmp_path):
 WRITER = """
 import sys
 from pathlib import Path
-from systems.runtime.data.data_order import data_order
+from systems.runtime.data.make_order import data_order
 from systems.runtime.wire.step_log import SamplesLog
 order = data_order("blocks", 7, 97, 10)
 log, state = SamplesLog(Path(sys.argv[1]), 1, 0, order), order.initial()

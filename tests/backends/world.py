@@ -20,8 +20,9 @@ from harness.contracts.training import ReportKind, TrainingOrder, WorkloadSpec
 from harness.engines.live.consumed_samples import read_consumed, read_lines
 from harness.files.safe_names import file_name
 from systems.launchers.local import PREIMPORT, Local
-from systems.runtime.data.data_order import Range, data_order
+from systems.runtime.data.make_order import data_order
 from systems.runtime.wire import step_log
+from systems.runtime.wire.data_order import Range
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 TINY = "tests.backends.tiny_workload.Tiny"

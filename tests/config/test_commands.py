@@ -164,7 +164,7 @@ def test_files_of_ones_own(command, tmp_path, monkeypatch):
 
 
 def test_a_bug_gives_one_line_and_a_log(command, monkeypatch):
-    monkeypatch.setattr("harness.run.experiment.compute", lambda records: 1 / 0)
+    monkeypatch.setattr("harness.run.execute.compute", lambda records: 1 / 0)
     answer = command(*QUICK)
     assert answer.code == 1
     assert "Failed: ZeroDivisionError: division by zero" in answer.err

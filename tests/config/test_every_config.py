@@ -12,7 +12,8 @@ from harness.configuration.instantiate import build, signature_problems
 from harness.configuration.schema import GROUPS, PARTS, read_config
 from harness.configuration.study import load_study
 from harness.profiles import load_profile
-from harness.run.experiment import Library, read_pool
+from harness.run.plan import Library
+from harness.run.workload_pool import read_pool
 from harness.sweep import runner as sweep
 from harness.trace.build import TRACES, build_parts
 from harness.tracking.mirror import Target

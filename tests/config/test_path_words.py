@@ -11,7 +11,8 @@ from harness.configuration.compose import quote, understand
 from harness.configuration.path_words import quoted, unquoted
 from harness.configuration.study import product
 from harness.files.safe_names import run_name
-from harness.run.experiment import config_yaml, plan
+from harness.run.execute import config_yaml
+from harness.run.plan import plan
 from harness.sweep.runner import read_words
 from tests.config.commands import assert_refused, command  # noqa: F401
 

@@ -26,8 +26,10 @@ from harness.engines.live.consumed_samples import read_consumed, read_lines
 from harness.engines.live.job import job_seed
 from harness.files.safe_names import file_name
 from harness.results.store import load_run, run_paths
-from systems.runtime.data.data_order import PositionOrder, Range, epochs_of, step_seed
+from systems.runtime.data.position_order import PositionOrder
+from systems.runtime.data.step_seed import step_seed
 from systems.runtime.tensors.state import digests, hyper_parameters
+from systems.runtime.wire.data_order import Range, epochs_of
 from systems.runtime.worker.trainer import Trainer
 
 ROOT = Path(__file__).parents[2]

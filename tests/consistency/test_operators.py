@@ -11,7 +11,8 @@ from harness.consistency.__main__ import main as consistency
 from harness.consistency.job_files import read_job
 from harness.contracts.evidence import Evidence, Stage
 from harness.contracts.training import WorkloadSpec
-from systems.runtime.data.data_order import Range, data_order
+from systems.runtime.data.make_order import data_order
+from systems.runtime.wire.data_order import Range
 from systems.runtime.worker.evidence import Recorder
 from systems.runtime.worker.operator_watch import OperatorWatch
 from tests.backends.world import CONFIGS

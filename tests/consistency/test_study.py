@@ -9,7 +9,7 @@ from harness.configuration.instantiate import build
 from harness.configuration.study import load_study
 from harness.replay import replay
 from harness.results.store import RunStore
-from harness.run.experiment import plan
+from harness.run.plan import plan
 from harness.sweep.runner import read_words
 from tests.config.commands import command
 

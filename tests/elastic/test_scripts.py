@@ -14,7 +14,9 @@ import torch
 
 from harness.contracts.training import ReportKind
 from harness.engines.live.consumed_samples import count_samples
-from systems.runtime.data.data_order import EVERY_RANK, PositionOrder, Range, share, step_seed
+from systems.runtime.data.position_order import PositionOrder
+from systems.runtime.data.step_seed import EVERY_RANK, step_seed
+from systems.runtime.wire.data_order import Range, share
 from systems.runtime.wire.step_log import read_lines
 from systems.script import api
 from tests.elastic.scripts import points

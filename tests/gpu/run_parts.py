@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from harness.machine.devices import num_cuda_devices
+from harness.engines.live.devices import num_cuda_devices
 from harness.machine.interrupts import run_command
 from harness.machine.manifest import environment, hardware_slug
 from tests.gpu.parts import PARTS, Part

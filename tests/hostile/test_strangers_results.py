@@ -175,7 +175,7 @@ def test_names_are_spelt_out_but_keep_their_letters():
 def test_tables_show_brackets_and_no_styles(tmp_path, capsys):
     from rich.table import Table
 
-    from harness.sweep.summary import console
+    from harness.machine.terminal import console
 
     table = Table("name")
     table.add_row(f"[link=https://example.org]x[/link] :warning: {TITLE}")

@@ -13,11 +13,13 @@ from harness.profile import main, what_failed
 from harness.profiles import load_profile
 from harness.profiles.costs import RescaleCost
 from harness.profiles.evaluate import Trial, evaluate, median_cost
-from harness.profiles.measure import Measurement, points_of, tour
+from harness.profiles.measurement import Measurement
 from harness.profiles.write import profile_text
 from harness.results.records import ChangeRecord, JobRecord, RunRecords, StepRecord
 from harness.results.store import RunStore, load_run
-from harness.run.experiment import execute, plan
+from harness.run.execute import execute
+from harness.run.plan import plan
+from harness.sweep.measure_profile import points_of, tour
 from harness.sweep.runner import Entry, read_words
 
 MANIFEST = {

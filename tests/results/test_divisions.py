@@ -17,7 +17,8 @@ from harness.configuration.benchmark_version import (
 )
 from harness.configuration.study import load_study
 from harness.results.store import load_run, run_paths
-from harness.run.experiment import execute, plan
+from harness.run.execute import execute
+from harness.run.plan import plan
 from harness.sweep import divisions
 from harness.sweep.runner import read_words
 from reports.__main__ import main as draw

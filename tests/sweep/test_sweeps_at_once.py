@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.run.experiment import plan
+from harness.run.plan import plan
 from harness.sweep.point_claims import Claim, Claims
 from harness.sweep.runner import read_words
 from tests.patience import WITHIN_S, eventually, outcome

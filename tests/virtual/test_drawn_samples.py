@@ -11,11 +11,13 @@ from harness.contracts.engine import ChangeKind
 from harness.contracts.evidence import Evidence
 from harness.contracts.training import ReportKind, WorkloadSpec
 from systems.backends.virtual_thread import VirtualThread
-from systems.runtime.data.data_order import data_order, epochs_of, step_seed
 from systems.runtime.data.drawing import draw, first_states
 from systems.runtime.data.fetching import Fetchers
 from systems.runtime.data.loader import LoaderProcess
+from systems.runtime.data.make_order import data_order
 from systems.runtime.data.random_states import ProcessRandom
+from systems.runtime.data.step_seed import step_seed
+from systems.runtime.wire.data_order import epochs_of
 from systems.virtual.contexts import StreamContexts
 from systems.virtual.drawn_samples import DrawnSamples
 from systems.virtual.loader_states import LoaderStates

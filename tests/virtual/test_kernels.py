@@ -12,7 +12,7 @@ import pytest
 
 from harness.cluster import is_cpu, joined_cluster, uniform_cluster
 from harness.contracts.launcher import Warmth
-from harness.machine.devices import device_problems, instruction_set_problems
+from harness.engines.live.devices import device_problems, instruction_set_problems
 from harness.machine.instruction_sets import InstructionSet, sets_of_this_machine
 from systems.backends.static import Static
 from systems.backends.virtual_thread import VirtualThread

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from systems.runtime.data.data_order import Plan
 from systems.runtime.data.random_states import ProcessRandom
+from systems.runtime.wire.data_order import Plan
 from systems.virtual import copied_gradients, ordered_sum, running_sum, sum_kernel
 from systems.virtual.contexts import StreamContexts
 from systems.virtual.virtual_reduction import VirtualReduction

@@ -29,8 +29,8 @@ from harness.errors import Problem, UserError
 from harness.files.atomic_json import write_json
 from harness.machine.interrupts import interruptible, run_command
 from harness.machine.manifest import environment, machine_load
+from harness.machine.terminal import console, seconds
 from harness.results.store import StoreError
-from harness.sweep.summary import console, seconds
 
 _GUESS_S = 100.0
 """Assumed seconds of a trial until one has been measured."""

@@ -36,7 +36,7 @@ from harness.machine import malloc as kept_heap
 from harness.machine.child_process import PointProcess
 from harness.machine.network import interface_of
 from harness.results.store import load_run
-from harness.run.experiment import Library, Plan, plan
+from harness.run.plan import Library, Plan, plan
 from harness.sweep.runner import read_words
 from harness.trace.commands.one_job import write_one_job
 

@@ -32,7 +32,7 @@ from harness.machine import malloc as kept_heap
 from harness.machine.child_process import PointProcess, stop_all
 from harness.machine.network import interface_of
 from harness.results.store import load_run
-from harness.run.experiment import Library, plan
+from harness.run.plan import Library, plan
 from harness.sweep.runner import read_words
 
 STEPS_BEFORE = FIRST_STEPS + 200

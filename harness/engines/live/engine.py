@@ -43,7 +43,7 @@ from harness.results.records import RunRecords
 from harness.trace.model.events import TraceEventKind
 
 if TYPE_CHECKING:
-    from harness.engines.live.options import Live
+    from harness.engines.live.settings import LiveSettings
 
 _TRAINING_AFTER = frozenset({EventKind.CHANGE_DONE, EventKind.GRANT_SHRUNK})
 
@@ -54,7 +54,7 @@ class LiveEngine:
     Call ``close`` in a ``finally``.
     """
 
-    def __init__(self, options: Live, setup: EngineSetup) -> None:
+    def __init__(self, options: LiveSettings, setup: EngineSetup) -> None:
         self._processes: WatchedLauncher | None = None
         if setup.events:
             self._processes = WatchedLauncher(setup.launcher)

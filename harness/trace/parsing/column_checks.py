@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from harness.contracts.job import DeadlineKind
 from harness.errors import suggest
 from harness.trace.parsing.cells import DATE, FIELDS, PARTS, UNITS
+from harness.trace.parsing.column_options import ColumnOptions
 from harness.trace.parsing.date_formats import format_problems
 from harness.trace.parsing.row_choice import expressions
-
-if TYPE_CHECKING:
-    from harness.trace.columns import ColumnsReader
 
 TIMES = ("arrival", "duration", "deadline", "start", "end")
 SCALED = ("slots", "batch", "work")
@@ -22,12 +19,12 @@ SCALED = ("slots", "batch", "work")
 _REQUIRED = ("arrival", "slots")
 
 
-def contradictions(reader: ColumnsReader) -> list[str]:
+def contradictions(reader: ColumnOptions) -> list[str]:
     """Return all contradictions between the reader's options, one a line, each with the way out."""
     return [*_unknown(reader), *_twice(reader), *_times(reader), *_work(reader), *_rest(reader)]
 
 
-def _unknown(reader: ColumnsReader) -> list[str]:
+def _unknown(reader: ColumnOptions) -> list[str]:
     problems = [
         f"unknown field {name!r} in {option}; {suggest(name, allowed)}"
         for option, names, allowed in (
@@ -48,7 +45,7 @@ def _unknown(reader: ColumnsReader) -> list[str]:
     ]
 
 
-def _twice(reader: ColumnsReader) -> list[str]:
+def _twice(reader: ColumnOptions) -> list[str]:
     given = {**reader.columns, **reader.constants}
     problems = [
         f"field {name!r} has neither a column nor a constant; name its column in columns"
@@ -78,7 +75,7 @@ def _twice(reader: ColumnsReader) -> list[str]:
     ]
 
 
-def _times(reader: ColumnsReader) -> list[str]:
+def _times(reader: ColumnOptions) -> list[str]:
     given = {**reader.columns, **reader.constants}
     problems = []
     if reader.units.get("duration") == DATE:
@@ -106,7 +103,7 @@ def _times(reader: ColumnsReader) -> list[str]:
     return problems
 
 
-def _zone(reader: ColumnsReader) -> list[str]:
+def _zone(reader: ColumnOptions) -> list[str]:
     problems: list[str] = []
     if reader.time_zone is None and reader.repeated_hour == "refuse":
         return problems
@@ -131,7 +128,7 @@ def _zone(reader: ColumnsReader) -> list[str]:
     return problems
 
 
-def _work(reader: ColumnsReader) -> list[str]:
+def _work(reader: ColumnOptions) -> list[str]:
     given = {**reader.columns, **reader.constants}
     problems = []
     if "work" in given and reader.work == "slot_seconds":
@@ -147,7 +144,7 @@ def _work(reader: ColumnsReader) -> list[str]:
     return problems
 
 
-def _rest(reader: ColumnsReader) -> list[str]:
+def _rest(reader: ColumnOptions) -> list[str]:
     problems = []
     if reader.deadline_kind is DeadlineKind.NONE:
         problems.append("deadline_kind is 'none'; leave out the field deadline instead")

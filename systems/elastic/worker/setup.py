@@ -13,10 +13,10 @@ from systems.elastic.transfer.receiver import Received
 from systems.elastic.transfer.training_state import TrainingState
 from systems.elastic.wire.order import ElasticOrder
 from systems.elastic.worker.step_report import StepReport
-from systems.runtime.data.data_order import share
 from systems.runtime.reduction.ordered import join_alone
 from systems.runtime.tensors.state import digests
 from systems.runtime.wire.control import ControlClient
+from systems.runtime.wire.data_order import share
 from systems.runtime.wire.device_group import no_device_group
 from systems.runtime.wire.groups import Group
 from systems.runtime.wire.step_log import samples_path

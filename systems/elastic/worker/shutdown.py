@@ -3,29 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from harness.contracts.marks import Doing
 from systems.elastic.wire.recovery_plan import Membership
-
-if TYPE_CHECKING:
-    from systems.elastic.worker.loop import ElasticLoop
+from systems.elastic.worker.state import ENDS, Outcome, WorkerState
 
 
-class Outcome(StrEnum):
-    """Way in which a worker's training ends."""
-
-    FINISHED = "finished"
-    STOPPED = "stopped"
-    LEFT = "left"
-
-
-ENDS = (Outcome.FINISHED, Outcome.STOPPED)
-"""Outcomes that end the whole job."""
-
-
-def agree_to_end(loop: ElasticLoop) -> bool:
+def agree_to_end(worker: WorkerState) -> bool:
     """Tell a script's other workers that this one's loop has ended. Return whether all have.
 
     A step's words carry this. A worker that goes on sends the usual words of its next step, and
@@ -34,40 +19,40 @@ def agree_to_end(loop: ElasticLoop) -> bool:
     Raises:
         GroupLost: a worker was lost meanwhile.
     """
-    group = loop.group
+    group = worker.group
     assert group is not None
-    loop.words.begin(group, [(loop.trainer.num_losses, 1.0)], None)
-    return loop.words.end().losses[loop.trainer.num_losses] == group.size
+    worker.words.begin(group, [(worker.trainer.num_losses, 1.0)], None)
+    return worker.words.end().losses[worker.trainer.num_losses] == group.size
 
 
-def leave(loop: ElasticLoop, outcome: Outcome) -> bool:
+def leave(worker: WorkerState, outcome: Outcome) -> bool:
     """Tell the driver that no step follows, and part from the other workers.
 
     Returns:
         True if the job is finished and this worker is the first: ``finish`` must follow.
     """
-    report, member = loop.bench.report, loop.member
-    loop.bench.mark.now(Doing.LEAVE)
+    report, member = worker.bench.report, worker.member
+    worker.bench.mark.now(Doing.LEAVE)
     report.flush()
     if outcome in ENDS:
-        loop.giving.cancel()  # the job is over for workers about to join as well
-    loop.giving.end()
-    loop.client.send(
+        worker.giving.cancel()  # the job is over for workers about to join as well
+    worker.giving.end()
+    worker.client.send(
         {
             "kind": "left",
             "finished": outcome is Outcome.FINISHED,
-            "overruns": loop.num_overruns,
+            "overruns": worker.num_overruns,
             **report.standing(),
         }
     )
-    if loop.halt > loop.resumed:  # it came before the outcome: ``Hearing`` did not answer
-        tell_halted(loop, loop.halt)
+    if worker.halt > worker.resumed:  # it came before the outcome: ``Hearing`` did not answer
+        tell_halted(worker, worker.halt)
     if outcome is Outcome.LEFT:
         # A leaving leader leads on meanwhile: newcomers cannot lead before they have entered.
         # Other workers do not need a worker that never had the state.
-        if loop.has_state and not loop.is_dismissed:
-            _stand_by(loop)
-    elif loop.membership.members[0] == loop.worker or _stand_by(loop):
+        if worker.has_state and not worker.is_dismissed:
+            _stand_by(worker)
+    elif worker.membership.members[0] == worker.name or _stand_by(worker):
         if outcome is Outcome.FINISHED:
             return True
         report.save("saved")
@@ -76,7 +61,7 @@ def leave(loop: ElasticLoop, outcome: Outcome) -> bool:
     return False
 
 
-def _stand_by(loop: ElasticLoop) -> bool:
+def _stand_by(worker: WorkerState) -> bool:
     """Wait until this worker may go, and give its state to workers that need it meanwhile.
 
     A worker that went at once could break the connection over which another still receives the
@@ -86,56 +71,56 @@ def _stand_by(loop: ElasticLoop) -> bool:
         True if the job is over, its first worker has died, and this worker is now the first.
     """
     while True:
-        message = loop.member.directives.get()
+        message = worker.member.directives.get()
         match message["kind"]:
             case "exit" | "dismissed":
                 return False
             case "resume" if message["outcome"]:
-                loop.generation = message["generation"]
-                loop.membership = Membership.from_message(message)
-                if loop.membership.members[0] == loop.worker:
-                    loop.bench.report.complete()
-                    loop.telling.over(loop.generation, loop.membership)
+                worker.generation = message["generation"]
+                worker.membership = Membership.from_message(message)
+                if worker.membership.members[0] == worker.name:
+                    worker.bench.report.complete()
+                    worker.telling.over(worker.generation, worker.membership)
                     return True
-            case "resume" if message["source"] == loop.worker:
-                give(loop, message)
+            case "resume" if message["source"] == worker.name:
+                give(worker, message)
 
 
-def tell_halted(loop: ElasticLoop, number: int) -> None:
+def tell_halted(worker: WorkerState, number: int) -> None:
     """Tell the leader where this worker stopped, and the address where it can receive a state."""
-    outcome = loop.outcome
-    topology = loop.topologies.get(loop.generation)
-    ahead = [each for each in loop.topologies.values() if each.generation > loop.generation]
-    address, port = ("", 0) if outcome is not None else loop.taking.listen()
-    loop.tell(
+    outcome = worker.outcome
+    topology = worker.topologies.get(worker.generation)
+    ahead = [each for each in worker.topologies.values() if each.generation > worker.generation]
+    address, port = ("", 0) if outcome is not None else worker.taking.listen()
+    worker.tell(
         "halted",
-        loop.generation,
+        worker.generation,
         number=number,
-        step=loop.bench.session.step if loop.has_state else -1,
+        step=worker.bench.session.step if worker.has_state else -1,
         address=address,
         port=port,
         outcome=outcome.value if outcome in ENDS else "",
-        **loop.membership.to_message(),
-        change_id=loop.last_change_id if topology is None else topology.change_id,
+        **worker.membership.to_message(),
+        change_id=worker.last_change_id if topology is None else topology.change_id,
         newcomers=[joiner for each in ahead for joiner in each.joiners],
     )
 
 
-def give(loop: ElasticLoop, message: Mapping[str, Any]) -> None:
+def give(worker: WorkerState, message: Mapping[str, Any]) -> None:
     """Serve as the source of a recovery, from whose state all workers go on.
 
     The source completes the log for the dead, and sends its state to the workers behind.
     """
-    loop.bench.report.complete()
+    worker.bench.report.complete()
     behind = [(str(address), int(port)) for address, port in message["behind"].values()]
     if behind:
-        step, values = loop.bench.session.step, loop.bench.values()
-        loop.giving.send(behind, message["generation"], step, values)
+        step, values = worker.bench.session.step, worker.bench.values()
+        worker.giving.send(behind, message["generation"], step, values)
 
 
-def finish(loop: ElasticLoop, results: Mapping[str, Any]) -> None:
+def finish(worker: WorkerState, results: Mapping[str, Any]) -> None:
     """Leave as the first worker of a finished job, with its results."""
-    loop.member.leave(hands_over=False)
-    loop.member.write_log()
-    standing = loop.bench.report.standing()
-    loop.client.send({"kind": "finished", "results": results, **standing})
+    worker.member.leave(hands_over=False)
+    worker.member.write_log()
+    standing = worker.bench.report.standing()
+    worker.client.send({"kind": "finished", "results": results, **standing})

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from systems.elastic.wire.order import ElasticOrder
 from systems.elastic.wire.recovery_plan import Membership
 from systems.elastic.wire.stragglers import StragglerRule, StragglerWatch
-from systems.runtime.data.data_order import share
 from systems.runtime.wire.control import ControlClient
+from systems.runtime.wire.data_order import share
 
 
 class Straggling:

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from systems.runtime.data.data_order import DataState, Plan, Range, check_kind, share
+from systems.runtime.wire.data_order import DataState, Plan, Range, check_kind, share
 
 _STREAM = zlib.crc32(b"block order")
 

@@ -13,8 +13,8 @@ from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from systems.runtime.data.data_order import DataOrder, DataState, Plan, Range
 from systems.runtime.data.loader import LoaderProcess
+from systems.runtime.wire.data_order import DataOrder, DataState, Plan, Range
 
 # A thread may be in the workload's own code, which need not return.
 CLOSE_TIMEOUT_S = 5.0

@@ -17,9 +17,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.contracts.training import Batch, Workload
-from systems.runtime.data.data_order import DataOrder, Plan, epochs_of
 from systems.runtime.data.fetching import Ahead, Fetchers, Pieces, Request, Source
 from systems.runtime.data.loader import LoaderProcess
+from systems.runtime.wire.data_order import DataOrder, Plan, epochs_of
 
 
 class Prefetcher:

@@ -1,159 +1,18 @@
-"""Orders and process specifications of the workers of a new generation."""
+"""Environment and marks of the processes on a slot, the same for all backends."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
-from pathlib import Path
-
-from harness.cluster import Cluster, Slot, is_cpu
-from harness.contracts.engine import Change
-from harness.contracts.launcher import ProcessSpec, Warmth
+from harness.cluster import Slot, is_cpu
 from harness.contracts.training import TrainingOrder
 from harness.files.safe_names import file_name
 from harness.machine.network import interface_of
-from systems.restart.generation import Generation
-from systems.restart.job import JobGroup, job_groups
-from systems.restart.order import WorkerOrder
-from systems.runtime.driver.job_protocol import MakeJob, Timeouts
-from systems.runtime.wire.control import TOKEN_VARIABLE
-from systems.runtime.wire.kernels import Kernels, kernels_on
-from systems.runtime.wire.options import RuntimeOptions
-from systems.runtime.wire.virtual_plan import split_evenly, split_slots
-
-WORKER_ENTRY = "systems.restart.main:main"
-
-
-def grouped_jobs(options: RuntimeOptions, cluster: Cluster) -> MakeJob:
-    """Return the function that makes a driver's jobs, whose workers all stop and start together."""
-
-    def make_generation(job: JobGroup, change: Change) -> Generation:
-        num_slots = len(change.slots)
-        change = by_executor(change, options)
-        orders = worker_orders(job, change, cluster, options, num_slots)
-        specs = [
-            process_spec(
-                order,
-                cluster.slots[slot],
-                kernels_on(cluster.slots[slot], cluster, common=options.common_kernels),
-                token=job.hands.token,
-                control=job.hands.server.address,
-                warmth=options.warmth,
-            )
-            for order, slot in zip(orders, change.slots, strict=True)
-        ]
-        return Generation(orders, specs, job.hands)
-
-    timeouts = Timeouts(options.start_timeout_s, options.stop_timeout_s, options.hang_timeout_s)
-    return job_groups(timeouts, make_generation)
-
-
-def by_executor(change: Change, options: RuntimeOptions) -> Change:
-    """Return a change for executors: it names a slot once for each of the slot's executors."""
-    if options.executors == 1:
-        return change
-    even = split_evenly(change.job.num_logical_workers, len(change.slots))
-    executors = split_slots(change.virtual_workers or even, options.executors)
-    return replace(
-        change,
-        slots=tuple(change.slots[index] for index, _ in executors),
-        virtual_workers=tuple(count for _, count in executors),
-    )
-
-
-def worker_orders(
-    job: JobGroup, change: Change, cluster: Cluster, options: RuntimeOptions, num_slots: int
-) -> list[WorkerOrder]:
-    """Return the orders of a job's next generation, by rank; they differ only in rank and slot.
-
-    Args:
-        job: job of the workers.
-        change: result of ``by_executor``.
-        cluster: cluster of the slots.
-        options: options of the backend.
-        num_slots: number of slots of the job.
-    """
-    slots = [cluster.slots[slot] for slot in change.slots]
-    order = job.order
-    own_device = len({(slot.host, slot.device) for slot in slots}) == len(slots)
-    return [
-        WorkerOrder(
-            job_id=order.job_id,
-            generation=job.serial,
-            rank=rank,
-            num_workers=len(slots),
-            num_slots=num_slots,
-            workload=order.workload.target,
-            options=order.workload.options,
-            seed=order.seed,
-            global_batch=change.global_batch,
-            target_step=job.target_step,
-            job_dir=str(order.job_dir.absolute()),
-            checkpoint=job.checkpoint.path if job.checkpoint else None,
-            checkpoint_every=options.checkpoint_every,
-            digest_every=order.digest_every,
-            evidence=asdict(order.evidence),
-            evaluate_epochs=order.evaluate_epochs,
-            adaptive=asdict(order.adaptive) if order.adaptive else {},
-            step_floor_s=order.step_floor_s.get(num_slots, 0.0),
-            device=options.device,
-            device_type=slot.device_type,
-            own_device=own_device,
-            num_threads=kernels_on(slot, cluster, common=options.common_kernels).num_threads,
-            common_kernels=options.common_kernels,
-            carries_ranks=options.carries_ranks,
-            address=cluster.hosts[slot.host].address,
-            collective_timeout_s=options.collective_timeout_s,
-            replay_layout=options.replay_layout,
-            reduction=options.reduction,
-            logical_workers=change.job.num_logical_workers if options.virtual else 0,
-            virtual_workers=change.virtual_workers or (),
-            random_states=options.random_states,
-            accumulation_steps=options.accumulation_steps,
-            data_order=options.data_order,
-            block_samples=options.block_samples,
-            prefetch_steps=options.prefetch_steps,
-            loader_processes=options.loader_processes,
-            drawn_samples=options.drawn_samples,
-            mark=mark_path(order, process_name(order.job_id, job.serial, rank)),
-        )
-        for rank, slot in enumerate(slots)
-    ]
-
-
-def process_name(job_id: str, generation: int, rank: int) -> str:
-    """Return the name of a worker's process."""
-    return f"{job_id}.{generation}.{rank}"
+from systems.runtime.wire.kernels import Kernels
 
 
 def mark_path(order: TrainingOrder, name: str) -> str | None:
     """Return the path of the mark of the worker with this process name; None if it keeps no
     mark."""
     return None if order.marks is None else str(order.marks.absolute() / file_name(name))
-
-
-def process_spec(
-    order: WorkerOrder,
-    slot: Slot,
-    kernels: Kernels,
-    *,
-    token: str,
-    control: tuple[str, int],
-    warmth: Warmth,
-) -> ProcessSpec:
-    """Return the specification of a worker's process on its slot."""
-    address, port = control
-    return ProcessSpec(
-        name=process_name(order.job_id, order.generation, order.rank),
-        entry=WORKER_ENTRY,
-        argv=(address, str(port), order.job_id, str(order.generation), str(order.rank)),
-        env=slot_environment(slot, order.address, kernels),
-        own_env={TOKEN_VARIABLE: token},
-        host=order.address,
-        cores=slot.cores,
-        log_path=Path(order.job_dir) / f"worker-{order.generation:04d}-{order.rank:03d}.log",
-        warmth=warmth,
-        slot=slot.slot_id,
-    )
 
 
 def slot_environment(slot: Slot, address: str, kernels: Kernels) -> dict[str, str]:

@@ -19,7 +19,7 @@ from typing import Any
 
 from harness.engines.live.consumed_samples import read_consumed, read_lines
 from harness.machine.failures import is_of_machine
-from systems.runtime.data.data_order import DataOrder, Plan, Range
+from systems.runtime.wire.data_order import DataOrder, Plan, Range
 
 __all__ = [
     "LineReader",

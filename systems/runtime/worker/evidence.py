@@ -15,9 +15,9 @@ import torch
 
 from harness.contracts.evidence import COMMON, Evidence, Stage
 from harness.contracts.training import Batch
-from systems.runtime.data.data_order import DataOrder, Range, epochs_of
 from systems.runtime.tensors.state import optimizer_state, parameters_of
 from systems.runtime.tensors.tensor_file import write_tensors
+from systems.runtime.wire.data_order import DataOrder, Range, epochs_of
 from systems.runtime.wire.step_log import LineWriter
 from systems.runtime.worker.operator_watch import OperatorWatch
 

@@ -20,11 +20,12 @@ from harness.configuration.named_classes import locate
 from harness.contracts.evidence import Evidence
 from harness.contracts.training import AdaptiveBatch, Workload
 from harness.machine.malloc import keep_heap
-from systems.runtime.data.data_order import DataOrder, DataState, data_order
 from systems.runtime.data.loader import LoaderProcess
+from systems.runtime.data.make_order import data_order
 from systems.runtime.data.prefetch import Prefetcher
 from systems.runtime.reduction.bucket_layouts import check_layout, described
 from systems.runtime.reduction.ordered import OrderedReduction, Reduction
+from systems.runtime.wire.data_order import DataOrder, DataState
 from systems.runtime.worker import checkpoint
 from systems.runtime.worker.adaptive_batch import BatchAdapter
 from systems.runtime.worker.determinism import check_kernels, make_deterministic, use_common_kernels

@@ -17,8 +17,9 @@ import torch
 
 from harness.contracts.marks import Doing
 from harness.contracts.training import Batch
-from systems.runtime.data.data_order import Plan, share, step_seed
+from systems.runtime.data.step_seed import step_seed
 from systems.runtime.tensors.state import parameters_of
+from systems.runtime.wire.data_order import Plan, share
 from systems.runtime.wire.groups import GroupLost
 from systems.runtime.wire.step_log import SamplesLog
 from systems.runtime.worker.mark import Mark

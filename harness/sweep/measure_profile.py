@@ -7,10 +7,8 @@ finishes. Trial r begins at size r, so that every size is also a first size.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from itertools import product
-from pathlib import Path
 
 from harness.configuration.compose import quote
 from harness.configuration.instantiate import build
@@ -19,68 +17,17 @@ from harness.contracts.engine import Abilities
 from harness.contracts.launcher import Warmth
 from harness.errors import Problem, UserError
 from harness.metrics.step_periods import WARM_UP_STEPS
-from harness.run.experiment import read_pool
+from harness.profiles.measurement import Measurement
+from harness.run.workload_pool import read_pool
 from harness.sweep.runner import Sweep, read_words
 from harness.trace.commands.one_job import write_one_job
 
 _SOURCE = "written by python -m harness.profile measure"
 
+
 _AFTER_EVERYTHING_S = 1e6
 """Unit of time for scripted resumes: the n-th resume is due at n times this. While the only job is
 suspended nothing runs, and the live engine jumps to the resume at once."""
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """Options of a measurement.
-
-    Raises:
-        UserError: all options that are out of range, at once.
-    """
-
-    name: str
-    folder: Path
-    """Folder for the traces of one job."""
-    pool: str
-    workloads: tuple[str, ...]
-    """Workloads of the pool to measure; empty: all."""
-    batches: tuple[int, ...]
-    sizes: tuple[int, ...]
-    cluster: str
-    backends: tuple[str, ...]
-    """Backends whose costs are measured; the speed under the first is the throughput."""
-    warmths: tuple[Warmth, ...]
-    """Warmths of workers to measure, each on the backends that support it; empty: as configured."""
-    placements: tuple[str, ...]
-    """Options of the group placement; empty: as configured. Speeds on several hosts are recorded
-    separately from those on one."""
-    trials: int
-    steps: int
-    """Counted steps at every visit of a size."""
-    steps_of: Mapping[str, int] = field(default_factory=dict)
-    """The same for single workloads, for steps that are much shorter or longer than others'."""
-    words: tuple[str, ...] = ()
-    """Further overrides of every run."""
-
-    def __post_init__(self) -> None:
-        problems: list[Problem | str] = []
-        for option, numbers in (("--sizes", self.sizes), ("--batches", self.batches)):
-            if not numbers or min(numbers) < 1 or len(set(numbers)) < len(numbers):
-                fact = f"is {' '.join(map(str, numbers)) or 'empty'}"
-                problems.append(Problem(option, fact, "give different numbers from 1 up"))
-        if self.sizes and self.batches and max(self.sizes) > min(self.batches):
-            fact = f"go up to {max(self.sizes)}, and a batch is {min(self.batches)}"
-            problems.append(Problem("--sizes", fact, "every worker needs at least 1 sample"))
-        if self.trials < max(1, len(self.sizes)):
-            fact = f"is {self.trials} for {len(self.sizes)} sizes"
-            problems.append(
-                Problem("--trials", fact, "give at least one for each size to begin at")
-            )
-        for steps in (self.steps, *self.steps_of.values()):
-            if steps < 5:
-                problems.append(Problem("--steps", f"is {steps}", "give at least 5"))
-        if problems:
-            raise UserError(problems)
 
 
 def points_of(measurement: Measurement) -> Sweep:

@@ -1,36 +1,23 @@
-"""Composition root: builds everything from a configuration, runs it, and stores the run."""
+"""Plan of a run: builds everything from a configuration, and checks that it fits together."""
 
 from __future__ import annotations
 
-import dataclasses
-import resource
-import sys
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from harness.cluster import Cluster
-from harness.configuration.coerce import show
-from harness.configuration.identity import input_digests
-from harness.configuration.instantiate import build, is_part, signature_problems
-from harness.configuration.named_classes import TARGET, import_problems, name_problem
+from harness.configuration.instantiate import build, signature_problems
+from harness.configuration.named_classes import import_problems
 from harness.configuration.schema import PARTS, RunConfig, hash_config, hash_json
 from harness.contracts.scheduler import Placement, Requirement, Scheduler
 from harness.contracts.training import WorkloadSpec
-from harness.engines.setup import EngineConfig, EngineSetup, OpenEngine
+from harness.engines.setup import EngineConfig, EngineSetup
 from harness.errors import Problem, UserError, at
 from harness.files.safe_names import run_name
-from harness.machine.interrupts import Interrupted, interruptible
-from harness.machine.manifest import describe_scheduler, describe_trace, environment
-from harness.metrics.compute import VERSION, compute
 from harness.profiles import Profile, ProfileError, load_profile
-from harness.replay import Progress, replay
-from harness.results.criteria import criteria_of
 from harness.results.store import RunStore, StoredRun
 from harness.run.compatibility import (
     ability_problems,
@@ -41,19 +28,15 @@ from harness.run.compatibility import (
     shown_speed_problems,
     size_problems,
 )
-from harness.run.live_facts import live_facts
+from harness.run.input_digests import input_digests
 from harness.run.logical_workers import logical_worker_problems, within_logical_workers
 from harness.run.workload_check import workload_problems
+from harness.run.workload_pool import memory_by_workload, read_pool
 from harness.trace.build import load_trace
 from harness.trace.model.events import on_devices
 from harness.trace.model.trace import Trace
 from harness.trace.transforms import TransformContext
-from harness.tracking.mirror import LockedError, Target, TrackingError, mirror
-
-FIXED_SIZE = "fixed_size"
-"""Folder next to the runs for the references of their jobs (``engine.check_reference``)."""
-MEMORY = "memory_bytes_per_worker"
-"""Key of a pool's entry that is not an option of the workload's class."""
+from harness.tracking.mirror import Target
 
 
 @dataclass
@@ -168,7 +151,7 @@ def plan(
         workloads=workloads,
         seed=config.seed,
         run_dir=Path(config.results_dir),
-        memory_bytes_per_worker=_memory(config.workload),
+        memory_bytes_per_worker=memory_by_workload(config.workload),
         scaling=config.scaling,
         repetition=config.repetition,
         events=events,
@@ -222,58 +205,6 @@ def _spec_keys(workloads: Mapping[str, WorkloadSpec], drawn: bool) -> set[str]:
     }
 
 
-def read_pool(workload: Mapping[str, Any]) -> dict[str, WorkloadSpec]:
-    """Return the workloads of a pool. Their classes are not imported, because they import a
-    training library.
-
-    Raises:
-        UserError: an entry does not say which class to build.
-    """
-    pool = workload.get("pool")
-    if not isinstance(pool, Mapping) or not pool:
-        fact = "has no workloads"
-        way_out = "map each name to a _target_ and options"
-        raise UserError([Problem("workload.pool", fact, way_out)])
-    way_out = "say which class to build: package.module.Class"
-    problems: list[Problem | str] = [
-        Problem(
-            f"workload.pool.{name}", f"has no {TARGET}", "say which class: package.module.Class"
-        )
-        for name, entry in pool.items()
-        if not (is_part(entry) and isinstance(entry[TARGET], str))
-    ]
-    problems += [
-        Problem(f"workload.pool.{name}.{MEMORY}", f"is {show(entry[MEMORY])}", "give bytes > 0")
-        for name, entry in pool.items()
-        if is_part(entry) and MEMORY in entry and not _is_size(entry[MEMORY])
-    ]
-    problems += [
-        problem
-        for name, entry in pool.items()
-        if is_part(entry) and isinstance(entry[TARGET], str)
-        if (problem := name_problem(entry[TARGET], "workload", f"workload.pool.{name}"))
-    ]
-    if problems:
-        raise UserError(problems)
-    return {
-        name: WorkloadSpec(
-            name, entry[TARGET], {k: v for k, v in entry.items() if k not in (TARGET, MEMORY)}
-        )
-        for name, entry in pool.items()
-    }
-
-
-def _is_size(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
-
-
-def _memory(workload: Mapping[str, Any]) -> dict[str, int]:
-    """Return the estimated memory of a worker by workload, where the pool states it."""
-    pool = workload.get("pool")
-    entries = pool.items() if isinstance(pool, Mapping) else ()
-    return {name: entry[MEMORY] for name, entry in entries if MEMORY in entry}
-
-
 def _profile(config: RunConfig, library: Library) -> Profile:
     key = hash_json(config.profile)
     if key not in library.profiles:
@@ -298,109 +229,3 @@ def _trace(
     if key not in library.traces:
         library.traces[key] = load_trace(trace_config, context)
     return library.traces[key]
-
-
-def execute(
-    planned: Plan,
-    command: list[str] | None = None,
-    on_progress: Callable[[Progress], None] | None = None,
-    say: Callable[[str], None] = lambda line: None,
-) -> Path:
-    """Run a plan and store its records; return the run's directory.
-
-    On Ctrl-C, SIGTERM or at ``max_wall_s`` the engine is closed, nothing is stored, and
-    ``Interrupted`` is raised.
-
-    Args:
-        planned: a plan from ``plan``; its objects serve one run.
-        command: words of the command line, for the manifest.
-        on_progress: called by the replay from time to time.
-        say: shows a line about the work after the replay.
-    """
-    config = planned.config
-    manifest = {
-        **environment(command if command is not None else sys.argv),
-        "config_hash": planned.config_hash,
-        "name": config.name,
-        "sweep": config.sweep,
-        "criteria": criteria_of(config.sweep),
-        "choices": dict(config.choices),
-        "seed": config.seed,
-        "repetition": config.repetition,
-        "scheduler": describe_scheduler(planned.scheduler),
-        "trace": describe_trace(planned.trace),
-        "profile": dict(planned.setup.profile.provenance),
-        "metrics_version": VERSION,
-        "cautions": planned.cautions,
-    }
-    store = RunStore(Path(config.results_dir))
-    with interruptible(config.max_wall_s), ExitStack() as stack:
-        writer = store.create(planned.run_id, manifest, config_yaml(config))
-        stack.push(writer)  # cleans up even if a signal arrives while it is being entered
-        writer.__enter__()
-        setup = dataclasses.replace(planned.setup, run_dir=writer.path)
-        engine = planned.engine.open(setup)
-        try:
-            records = replay(
-                jobs=setup.jobs,
-                cluster=setup.cluster,
-                scheduler=planned.scheduler,
-                placement=planned.placement,
-                engine=engine,
-                profile=setup.profile,
-                scaling=config.scaling,
-                on_progress=on_progress,
-                shown=setup.profile.as_shown(config.seed),
-            )
-        finally:
-            _close(engine)
-        planned.engine.check(setup, records, Path(config.results_dir).parent / FIXED_SIZE, say)
-        records.facts.setdefault("peak_memory_bytes", _peak_memory_bytes())
-        if planned.engine.exclusive:
-            records.facts.update(live_facts(planned, records))
-        stored = writer.finish(records, compute(records))
-    return stored.path
-
-
-def tell_cautions(plans: Iterable[Plan]) -> None:
-    """Print the cautions of these runs on stderr, each once."""
-    for text in dict.fromkeys(text for planned in plans for text in planned.cautions):
-        _warn(f"caution: {text}")
-
-
-def _warn(line: str) -> None:
-    print(line, file=sys.stderr)
-
-
-def mirror_run(run: StoredRun, tracking: Mapping[str, Any]) -> bool:
-    """Mirror a stored run; if that fails, print on stderr how to do it later.
-
-    Returns:
-        False if another process has the store locked: the next run would wait for it as long.
-    """
-    try:
-        mirror(run, tracking)
-    except TrackingError as error:
-        print(f"warning: {error}", file=sys.stderr)
-        return not isinstance(error, LockedError)
-    return True
-
-
-def _peak_memory_bytes() -> float:
-    """Return the most resident memory of this process so far (Linux counts in KiB)."""
-    return 1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-
-
-def _close(engine: OpenEngine) -> None:
-    """Close the engine, even if a first Ctrl-C arrives in the middle of it."""
-    try:
-        engine.close()
-    except Interrupted:
-        engine.close()
-        raise
-
-
-def config_yaml(config: RunConfig) -> str:
-    """Return the resolved configuration as YAML; ``--from`` runs it again."""
-    values = {f.name: getattr(config, f.name) for f in dataclasses.fields(config)}
-    return yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
