@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import torch
 from torch.utils.data import DataLoader, IterableDataset, default_collate
@@ -24,17 +24,13 @@ from systems.runtime.data.position_order import PositionOrder
 from systems.runtime.data.step_seed import step_seed
 from systems.runtime.wire.data_order import Range
 from systems.runtime.worker.trainer import seed_all
+from systems.script.current_run import current_run
 from systems.script.errors import ScriptError
 from systems.script.script_workload import Feed
-
-if TYPE_CHECKING:
-    from systems.script.run import ScriptRun
 
 ALONE_SEED: Final = 0
 Model = TypeVar("Model", bound=torch.nn.Module)
 Optimizer = TypeVar("Optimizer", bound=torch.optim.Optimizer)
-_runs: list[ScriptRun] = []
-"""Run of this process; empty if it is no worker of a job."""
 
 
 @dataclass(slots=True)
@@ -46,11 +42,6 @@ class _Alone:
 
 
 _alone = _Alone()
-
-
-def begin(run: ScriptRun) -> None:
-    """Make this process a worker; to be called before the script runs."""
-    _runs.append(run)
 
 
 def init(
@@ -90,9 +81,10 @@ def init(
     Raises:
         ScriptError: the two cannot be trained, or ``init`` was called before.
     """
-    if _runs:
-        _runs[0].program.init(
-            _runs[0],
+    run = current_run()
+    if run is not None:
+        run.program.init(
+            run,
             model,
             optimizer,
             before_update,
@@ -170,25 +162,29 @@ def carry(**objects: Any) -> None:
                 f"carry() was given {name}, a {type(value).__name__} without state_dict() and"
                 " load_state_dict()"
             )
-    if _runs:
-        _runs[0].program.carry(objects)
+    run = current_run()
+    if run is not None:
+        run.program.carry(objects)
 
 
 def notify_batch_end(loss: torch.Tensor | float | None = None) -> None:
     """Log the loss of the step that ``optimizer.step()`` has ended. The call may be left out."""
-    if _runs:
+    run = current_run()
+    if run is not None:
         value = loss.detach() if isinstance(loss, torch.Tensor) else loss
-        _runs[0].end_batch(None if value is None else float(value))
+        run.end_batch(None if value is None else float(value))
 
 
 def rank() -> int:
     """Return this worker's number among the job's workers now, from 0; alone, 0."""
-    return _runs[0].rank if _runs else 0
+    run = current_run()
+    return 0 if run is None else run.rank
 
 
 def num_workers() -> int:
     """Return how many workers the job has now, once a batch was drawn; alone, 1."""
-    return _runs[0].num_workers if _runs else 1
+    run = current_run()
+    return 1 if run is None else run.num_workers
 
 
 def is_first() -> bool:
@@ -204,7 +200,8 @@ def step() -> int:
 
     The number is right in a worker that has joined; a counter of the script's own would be wrong.
     """
-    return _runs[0].step_at_hand if _runs else _alone.step
+    run = current_run()
+    return _alone.step if run is None else run.step_at_hand
 
 
 def shutdown() -> bool:
@@ -215,13 +212,15 @@ def shutdown() -> bool:
     Raises:
         ScriptError: other workers train on, or have another state.
     """
-    return _runs[0].shutdown() if _runs else True
+    run = current_run()
+    return True if run is None else run.shutdown()
 
 
 def record(**metrics: float) -> None:
     """Add metrics to the job's results; for the worker that goes on after ``shutdown``."""
-    if _runs:
-        _runs[0].record(metrics)
+    run = current_run()
+    if run is not None:
+        run.record(metrics)
 
 
 class Batches:
@@ -234,8 +233,9 @@ class Batches:
         self._is_in_epochs = False
         self._num_drawn = 0
         """Number of samples drawn by a script that trains alone."""
-        if _runs:
-            _runs[0].program.add_feed(feed)
+        run = current_run()
+        if run is not None:
+            run.program.add_feed(feed)
 
     def __len__(self) -> int:
         """Return the number of steps in an epoch."""
@@ -250,9 +250,10 @@ class Batches:
         if self._feed.epochs is None:
             raise ScriptError("loader.epochs() needs their number: batches(..., epochs=N)")
         self._is_in_epochs = True
-        first = _runs[0].first_epoch() if _runs else 0
+        run = current_run()
+        first = 0 if run is None else run.first_epoch()
         for epoch in range(first, self._feed.epochs):
-            if _runs and _runs[0].is_over:  # a job can be finished before its last epoch
+            if run is not None and run.is_over:  # a job can be finished before its last epoch
                 return
             self._epoch = epoch - 1
             yield epoch
@@ -264,25 +265,27 @@ class Batches:
             ScriptError: there are several epochs, and the loop over them is not ``epochs()``.
         """
         self._epoch += 1
-        if _runs and not self._is_in_epochs and (self._feed.epochs or 1) > 1:
+        run = current_run()
+        if run is not None and not self._is_in_epochs and (self._feed.epochs or 1) > 1:
             raise ScriptError(
                 f"batches() was told {self._feed.epochs} epochs; loop over them with 'for epoch in"
                 " loader.epochs()', which begins where the job is. With range() a worker that joins"
                 " would do once more what the script does after each epoch"
             )
         is_endless = self._feed.epochs is None
-        is_over = _runs[0].is_over if _runs else self._epoch >= (self._feed.epochs or math.inf)
+        num_epochs = self._feed.epochs or math.inf
+        is_over = self._epoch >= num_epochs if run is None else run.is_over
         if is_over:
             raise ScriptError(
                 "the loader has no batches left: training is over. For passes after it, such as"
                 " update_bn, use a DataLoader of your own"
             )
-        while not _runs:
+        while run is None:
             yield from self._alone()
             if not is_endless:
                 return
             self._epoch += 1
-        while (batch := _runs[0].draw(None if is_endless else self._epoch)) is not None:
+        while (batch := run.draw(None if is_endless else self._epoch)) is not None:
             yield batch
 
     def _alone(self) -> Iterator[Any]:

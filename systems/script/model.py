@@ -8,18 +8,22 @@ an average or another module that holds the model already still holds the right 
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from systems.script.errors import ScriptError
+from systems.script.made import Made
+from systems.script.step_calls import StepCalls
 
-if TYPE_CHECKING:
-    from systems.script.run import ScriptRun
 
-
-def make_elastic(model: torch.nn.Module, run: ScriptRun) -> None:
+def make_elastic(model: torch.nn.Module, run: StepCalls, made: Made) -> None:
     """Make the model's calls in training go through the job.
+
+    Args:
+        model: model of the script.
+        run: run of the script.
+        made: takes copies of the model that the script makes.
 
     Raises:
         ScriptError: the model's class cannot be exchanged.
@@ -53,7 +57,7 @@ def make_elastic(model: torch.nn.Module, run: ScriptRun) -> None:
 
     def deepcopy(self: torch.nn.Module, memo: dict[int, Any]) -> torch.nn.Module:
         found = _plain_copy(self, plain, memo)
-        run.program.made.add(found)
+        made.add(found)
         return found
 
     def reduce(self: torch.nn.Module, protocol: Any) -> Any:

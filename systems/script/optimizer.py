@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import MethodType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from systems.script.errors import ScriptError
-
-if TYPE_CHECKING:
-    from systems.script.run import ScriptRun
+from systems.script.step_calls import StepCalls
 
 CLOSURE = (
     "optimizer.step() was given a closure, which computes gradients several times in one step;"
@@ -23,7 +21,7 @@ CLOSURE = (
 )
 
 
-def make_elastic(optimizer: torch.optim.Optimizer, run: ScriptRun) -> Callable[[], None]:
+def make_elastic(optimizer: torch.optim.Optimizer, run: StepCalls) -> Callable[[], None]:
     """Make the optimizer's steps go through the job, and return its own ``step``."""
     own_step, own_zero_grad = optimizer.step, optimizer.zero_grad
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -19,9 +19,7 @@ from systems.script.checks import check_alone, check_init
 from systems.script.errors import ScriptError
 from systems.script.made import Made
 from systems.script.script_workload import Feed, ScriptWorkload
-
-if TYPE_CHECKING:
-    from systems.script.run import ScriptRun
+from systems.script.step_calls import StepCalls
 
 
 class ScriptProgram:
@@ -76,7 +74,7 @@ class ScriptProgram:
 
     def init(
         self,
-        run: ScriptRun,
+        run: StepCalls,
         model: torch.nn.Module,
         optimizer: torch.optim.Optimizer,
         before_update: Callable[[int], None] | None,
@@ -102,7 +100,7 @@ class ScriptProgram:
         self._is_replayable = is_elementwise(optimizer) and not (
             changes_gradients or changes_parameters
         )
-        script_model.make_elastic(model, run)
+        script_model.make_elastic(model, run, self.made)
         self._own_update = script_optimizer.make_elastic(optimizer, run)
 
     def add_feed(self, feed: Feed) -> None:

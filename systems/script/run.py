@@ -26,7 +26,6 @@ from systems.elastic.worker.loop import ElasticLoop
 from systems.elastic.worker.setup import Workbench
 from systems.elastic.worker.shutdown import agree_to_end, finish, leave
 from systems.elastic.worker.state import Outcome
-from systems.elastic.worker.state_comparison import CARRIED, FEED, StateComparison
 from systems.runtime.data.step_seed import EVERY_RANK, step_seed
 from systems.runtime.tensors.state import hyper_parameters
 from systems.runtime.wire.control import ControlClient
@@ -34,16 +33,17 @@ from systems.runtime.wire.data_order import Plan
 from systems.runtime.wire.groups import GroupLost
 from systems.runtime.worker.determinism import make_deterministic
 from systems.runtime.worker.trainer import seed_all
-from systems.script import api
 from systems.script import model as script_model
 from systems.script import optimizer as script_optimizer
 from systems.script.carried import Carried, Snapshot
 from systems.script.checks import StepChecks
+from systems.script.current_run import begin
 from systems.script.errors import ScriptError
 from systems.script.gradients import ScriptGradients
 from systems.script.program import ScriptProgram
 from systems.script.script_workload import BATCH, ScriptWorkload
 from systems.script.stage import Stage
+from systems.script.state_comparison import CARRIED, FEED, StateComparison
 
 RATES_PLACE = 2
 """Place among the words' losses for the checksum of a worker's hyper-parameters."""
@@ -64,7 +64,7 @@ def train(order: ElasticOrder, client: ControlClient, token: str, ordered_at: fl
     seed_all(order.seed, torch.device("cpu"))
     run.program.made.watch()
     run.gradients.watch()
-    api.begin(run)
+    begin(run)
     try:
         runpy.run_path(path, run_name="__main__")
     except SystemExit as end:
