@@ -63,7 +63,7 @@ run_command(main)
 POOL = """
 import os, signal
 from harness.machine.interrupts import run_command
-from reports.drawing.parallel import each
+from reports.runs.parallel import each
 
 def work(number):
     os.write(1, b"ready\\n")

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 
-from reports.figures.accuracy_curves import largest_spread
-from reports.figures.class_accuracy import spread
-from reports.figures.decay_curves import ordered_by_gamma, same_before_decay
 from reports.measures.accuracy import Trained, models_of_a_seed, trained
+from reports.measures.model_spread import (
+    largest_spread,
+    ordered_by_gamma,
+    same_before_decay,
+    spread,
+)
 from reports.runs.selection import ReportRun
 
 Number = Callable[[Sequence[ReportRun]], float | None]

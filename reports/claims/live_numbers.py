@@ -7,10 +7,10 @@ from statistics import fmean, median
 
 from harness.contracts.engine import ChangeKind
 from harness.results.records import StepRecord
-from reports.figures.profiling_time import profiles
-from reports.figures.transient_slots import script_end_s, whole_windows
+from reports.measures.profiling import profiles
 from reports.measures.step_speed import samples_per_s, workers_memory_bytes
 from reports.measures.stragglers import Case, cases
+from reports.measures.transient import script_end_s, whole_windows
 from reports.runs.selection import ReportRun
 
 CONTEXT = ("spawn", "import", "warm_up")

@@ -21,7 +21,7 @@ from harness.metrics.statistics import CONFIDENCE
 from reports.claims.fixed import Fixed, when_fixed
 from reports.claims.ledger import Claim, Criterion, Paper
 from reports.claims.measures import Cell, MeasureError, Sample, samples
-from reports.drawing import parallel as processes
+from reports.runs import parallel as processes
 from reports.runs.selection import ReportRun
 
 

@@ -12,8 +12,8 @@ import matplotlib as mpl
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from reports.drawing import letters, style
-from reports.drawing import parallel as processes
 from reports.drawing.figure import Drawing
+from reports.runs import parallel as processes
 
 FORMATS = ("svg", "png", "pdf")
 _METADATA = {"svg": {"Date": None}, "png": {"Software": None}, "pdf": {"CreationDate": None}}

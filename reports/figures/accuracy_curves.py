@@ -10,7 +10,8 @@ from matplotlib.ticker import MaxNLocator
 
 from reports.drawing import style
 from reports.drawing.figure import Drawing, Table
-from reports.figures import class_accuracy
+from reports.drawing.panels import panels
+from reports.figures.declared import Declared
 from reports.measures.accuracy import (
     Trained,
     by_way,
@@ -18,11 +19,11 @@ from reports.measures.accuracy import (
     models_of_a_seed,
     named_workers,
     over_seeds,
-    panels,
     same_bits,
     trained,
     worker_names,
 )
+from reports.measures.model_spread import largest_spread, spread
 from reports.runs.selection import ReportRun
 
 TITLE = "Accuracy on different numbers of workers"
@@ -99,7 +100,7 @@ def _row(way: str, own: Sequence[Trained], same: str) -> list[str]:
         str(models_of_a_seed(own)),
         same,
         f"{min(finals):.1f} to {max(finals):.1f}",
-        f"{100 * class_accuracy.spread(own, None):.1f}",
+        f"{100 * spread(own, None):.1f}",
         f"{100 * largest_spread(own):.1f}",
         f"{batches[0]}" if len(batches) == 1 else f"{batches[0]} to {batches[-1]}",
     ]
@@ -112,16 +113,4 @@ def _seeds_row(name: str, own: Sequence[Trained]) -> list[str]:
     return [*row[:2], "", *row[3:]]
 
 
-def largest_spread(models: Sequence[Trained]) -> float:
-    """Return the largest difference of accuracy at one whole epoch between models of one seed.
-
-    The first epoch is left out. Accuracy between two evaluations lies on a straight line.
-    """
-    found = [0.0]
-    for seed in {model.seed for model in models}:
-        curves = [np.array(model.curve) for model in models if model.seed == seed]
-        last = int(min(curve[-1, 0] for curve in curves))
-        for epoch in range(2, last + 1):
-            values = [np.interp(epoch, curve[:, 0], curve[:, 1]) for curve in curves]
-            found.append(float(max(values) - min(values)))
-    return max(found)
+FIGURE = Declared(draw)

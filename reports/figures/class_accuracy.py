@@ -8,6 +8,8 @@ from statistics import fmean
 
 from reports.drawing import style
 from reports.drawing.figure import Drawing, Table
+from reports.drawing.panels import panels
+from reports.figures.declared import Declared
 from reports.measures.accuracy import (
     Trained,
     by_way,
@@ -15,11 +17,11 @@ from reports.measures.accuracy import (
     models_of_a_seed,
     named_workers,
     over_seeds,
-    panels,
     same_bits,
     trained,
     worker_names,
 )
+from reports.measures.model_spread import held_out_accuracy, spread
 from reports.runs.selection import ReportRun
 
 TITLE = "Accuracy of every class"
@@ -47,12 +49,13 @@ def _chart(
     figure, axes, lowest = panels(len(ways), 2)
     for axis, (way, own) in zip(axes, ways.items(), strict=True):
         for place, label in enumerate((None, *labels)):
-            values = [100 * _of(model, label) for model in own]
+            values = [100 * held_out_accuracy(model, label) for model in own]
             axis.vlines(place, min(values), max(values), color=style.GRID, linewidth=6, zorder=1)
             for model in own:
                 number = workers.index(model.workers)
+                percent = 100 * held_out_accuracy(model, label)
                 axis.plot(
-                    place + (number - (len(workers) - 1) / 2) * 0.13, 100 * _of(model, label),
+                    place + (number - (len(workers) - 1) / 2) * 0.13, percent,
                     "os^Dv"[number % 5], color=looks.colour(model.workers), markersize=3.5,
                     linestyle="none", zorder=2,
                 )  # fmt: skip
@@ -90,10 +93,6 @@ def _chart(
     )  # fmt: skip
 
 
-def _of(model: Trained, label: int | None) -> float:
-    return model.accuracy if label is None else model.by_class[label]
-
-
 def _row(way: str, own: Sequence[Trained], labels: Sequence[int], same: str) -> list[str]:
     spreads = [spread(own, label) for label in labels]
     return [
@@ -115,12 +114,4 @@ def _seeds_row(name: str, own: Sequence[Trained], labels: Sequence[int]) -> list
     return [*row[:2], "", *row[3:]]
 
 
-def spread(models: Sequence[Trained], label: int | None) -> float:
-    """Return the largest less the smallest accuracy of a class over numbers of workers.
-
-    The class None means all samples. With several seeds the result is the mean over seeds.
-    """
-    by_seed: dict[int, list[float]] = {}
-    for model in models:
-        by_seed.setdefault(model.seed, []).append(_of(model, label))
-    return fmean(max(values) - min(values) for values in by_seed.values())
+FIGURE = Declared(draw)

@@ -8,6 +8,7 @@ from harness.comparison.as_recorded import recorded_rows
 from harness.metrics.compute import jct_common_mean_s
 from harness.metrics.statistics import estimate
 from reports.drawing.figure import Drawing, Table
+from reports.figures.declared import Declared
 from reports.runs.selection import ReportRun, groups, labels
 
 TITLE = "Comparison"
@@ -159,3 +160,6 @@ def _cell(trials: Sequence[ReportRun], metric: str) -> str:
     mean = estimate(values)
     text = format(mean.mean, form)
     return text if mean.half_width is None else f"{text} ±{mean.half_width:{form}}"
+
+
+FIGURE = Declared(draw, tables=(), general_place=0, is_always_drawn=True)

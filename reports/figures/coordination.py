@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 
 from reports.drawing import style
 from reports.drawing.figure import Drawing, Table
+from reports.figures.declared import Declared
 from reports.runs.selection import ReportRun
 
 TITLE = "Coordination of a job's workers"
@@ -104,3 +105,6 @@ def _line(
         counts, middles, yerr=ranges, color=colour, label=label, marker=mark, markersize=4,
         linewidth=1, capsize=2,
     )  # fmt: skip
+
+
+FIGURE = Declared(draw)

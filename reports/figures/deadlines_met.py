@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from harness.metrics.statistics import Estimate, estimate
 from reports.drawing import style
 from reports.drawing.figure import Drawing
+from reports.figures.declared import Declared
 from reports.runs.selection import ReportRun, groups, labels
 
 TITLE = "Deadlines met"
@@ -131,3 +132,6 @@ def _short(names: Mapping[str, str]) -> dict[str, str]:
     if len(rests) > 1:
         return dict(names)
     return {system: name.partition(" / ")[0] for system, name in names.items()}
+
+
+FIGURE = Declared(draw, tables=())

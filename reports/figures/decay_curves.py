@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 import numpy as np
 
 from reports.drawing import style
 from reports.drawing.figure import Drawing, Table
-from reports.measures.accuracy import Trained, by_way, by_workload, named_workers, panels, trained
+from reports.drawing.panels import panels
+from reports.figures.declared import Declared
+from reports.measures.accuracy import Trained, by_way, by_workload, named_workers, trained
+from reports.measures.model_spread import ordered_by_gamma, same_before_decay
 from reports.runs.selection import ReportRun
 
 TITLE = "Training loss under different decays of the learning rate"
@@ -90,15 +92,4 @@ def _row(way: str, own: Sequence[Trained]) -> list[str]:
     ]
 
 
-def ordered_by_gamma(models: Sequence[Trained]) -> bool:
-    """Return whether the final losses only rise, or only fall, with gamma."""
-    by_gamma = sorted(models, key=lambda one: one.gamma or 0.0)
-    pairs = pairwise(model.losses[-1][1] for model in by_gamma)
-    return len({after < before for before, after in pairs if after != before}) <= 1
-
-
-def same_before_decay(models: Sequence[Trained]) -> bool:
-    """Return whether all models have the same mean losses in epochs that end by the first decay."""
-    first = min(model.decay_epochs or 0.0 for model in models)
-    before = {tuple(point for point in model.losses if point[0] <= first) for model in models}
-    return len(before) == 1
+FIGURE = Declared(draw)

@@ -8,6 +8,7 @@ from typing import Any
 
 from reports.drawing import style
 from reports.drawing.figure import Drawing, Table
+from reports.figures.declared import Declared
 from reports.runs.selection import ReportRun, groups
 
 TITLE = "Mean JCT by the interval between decisions"
@@ -81,3 +82,6 @@ def _chart(name: str, setting: str, runs: Sequence[ReportRun]) -> Drawing:
 def _cells(values: Sequence[float]) -> list[str]:
     spread = f" ({min(values):.1f} to {max(values):.1f})" if len(values) > 1 else ""
     return [str(len(values)), f"{fmean(values):.1f}{spread}"]
+
+
+FIGURE = Declared(draw, tables=())

@@ -10,6 +10,7 @@ import numpy as np
 
 from reports.drawing import style
 from reports.drawing.figure import Drawing, Table
+from reports.figures.declared import Declared
 from reports.runs.selection import ReportRun, groups, labels
 
 TITLE = "Decision latency by live jobs"
@@ -142,3 +143,6 @@ def _spread(values: Sequence[float], digits: int) -> str:
         return ""
     middle, low, high = (f"{one:,.{digits}f}" for one in (median(values), min(values), max(values)))
     return middle if low == high else f"{middle} ({low} to {high})"
+
+
+FIGURE = Declared(draw, tables=())

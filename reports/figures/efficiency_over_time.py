@@ -9,6 +9,7 @@ import numpy as np
 from harness.metrics.columns import Floats
 from reports.drawing import style
 from reports.drawing.figure import Drawing
+from reports.figures.declared import Declared
 from reports.figures.slots_in_use import binned
 from reports.runs.selection import ReportRun, groups, labels
 
@@ -80,3 +81,6 @@ def _over_time(run: ReportRun, heights: Floats, until_s: float) -> tuple[Floats,
     sums = np.concatenate([[0.0], np.cumsum(change), [0.0]])
     lasts = np.append(np.diff(times) > 0, True)
     return binned(times[lasts], sums[lasts], _BINS)
+
+
+FIGURE = Declared(draw, tables=("grants",))

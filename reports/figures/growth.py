@@ -13,6 +13,7 @@ from matplotlib.ticker import NullFormatter, NullLocator
 
 from reports.drawing import style
 from reports.drawing.figure import Drawing, Table
+from reports.figures.declared import Declared
 from reports.runs.selection import ReportRun, groups, labels, options
 
 TITLE = "Cost over jobs and over slots"
@@ -191,3 +192,6 @@ def _exponents(trials: Sequence[Mapping[int, float]]) -> str:
     every = (fmean(found), min(found), max(found))
     mean, low, high = (f"{round(one, 2) + 0.0:.2f}" for one in every)
     return mean if len(found) == 1 else f"{mean} ({low} to {high})"
+
+
+FIGURE = Declared(draw, tables=())

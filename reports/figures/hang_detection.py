@@ -11,7 +11,8 @@ from matplotlib.ticker import FixedLocator, NullLocator
 from harness.metrics.statistics import percentile_interval, poisson_rate
 from reports.drawing import style
 from reports.drawing.figure import Drawing, Table
-from reports.figures.rescale_cost import interval_text
+from reports.drawing.text import interval_text
+from reports.figures.declared import Declared
 from reports.measures.hangs import Cell, Watched, watched
 from reports.runs.selection import ReportRun
 
@@ -157,3 +158,6 @@ def _row(cell: Cell, seen: Watched) -> list[str]:
         return [*cells, "", ""]
     rate, low, high = poisson_rate(seen.num_false_kills, seen.hours)
     return [*cells, f"{rate:.3g}", f"{low:.3g} to {high:.3g}"]
+
+
+FIGURE = Declared(draw)

@@ -8,6 +8,7 @@ import numpy as np
 
 from reports.drawing import style
 from reports.drawing.figure import Drawing
+from reports.figures.declared import Declared
 from reports.measures.cluster_numbers import SHORT_IDLE_S, idle_density, idle_intervals_s
 from reports.runs.selection import ReportRun, groups, labels
 
@@ -58,3 +59,6 @@ def _chart(name: str, title: str, runs: Sequence[ReportRun]) -> Drawing:
         run_ids=[run.run_id for run in runs],
         figure=figure,
     )
+
+
+FIGURE = Declared(draw, tables=("grants",))

@@ -10,6 +10,7 @@ from harness.contracts.engine import JobState
 from harness.metrics.columns import Floats
 from reports.drawing import style
 from reports.drawing.figure import Drawing
+from reports.figures.declared import Declared
 from reports.runs.selection import ReportRun, groups, labels
 
 TITLE = "Job completion times"
@@ -84,3 +85,6 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
 def _times(run: ReportRun) -> Floats:
     done = [job for job in run.jobs if job.state == JobState.FINISHED and job.finish_s is not None]
     return np.array([(job.finish_s or 0.0) - job.arrival_s for job in done], dtype=np.float64)
+
+
+FIGURE = Declared(draw, tables=("jobs",), general_place=1)

@@ -10,6 +10,7 @@ from harness.contracts.engine import JobState
 from harness.metrics.columns import Floats
 from reports.drawing import style
 from reports.drawing.figure import Drawing
+from reports.figures.declared import Declared
 from reports.figures.jobs_completed import mean_count
 from reports.runs.selection import ReportRun, groups, labels
 
@@ -76,3 +77,6 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
 def _arrivals_s(run: ReportRun, *, admitted: bool = False) -> Floats:
     kept = [job for job in run.jobs if not (admitted and job.state == JobState.REFUSED)]
     return np.array([job.arrival_s for job in kept], dtype=np.float64)
+
+
+FIGURE = Declared(draw, tables=("jobs",))

@@ -10,6 +10,7 @@ from harness.contracts.engine import JobState
 from harness.metrics.columns import Floats
 from reports.drawing import style
 from reports.drawing.figure import Drawing
+from reports.figures.declared import Declared
 from reports.runs.selection import ReportRun, groups, labels
 
 TITLE = "Jobs completed over time"
@@ -102,3 +103,6 @@ def _finishes_s(run: ReportRun) -> Floats:
 
 def _arrivals_s(run: ReportRun) -> Floats:
     return np.array([job.arrival_s for job in run.jobs], dtype=np.float64)
+
+
+FIGURE = Declared(draw, tables=("jobs",))

@@ -12,6 +12,7 @@ from matplotlib.ticker import FixedLocator, NullLocator
 from harness.results.records import FixedLossRecord
 from reports.drawing import style
 from reports.drawing.figure import Drawing, Table
+from reports.figures.declared import Declared
 from reports.runs.selection import ReportRun
 
 TITLE = "Loss beside that of fixed workers"
@@ -170,3 +171,6 @@ def _table(found: Sequence[Curve]) -> Table:
             ]
         )
     return Table(header, rows)
+
+
+FIGURE = Declared(draw)

@@ -10,9 +10,10 @@ from matplotlib.patches import Patch
 
 from reports.drawing import style
 from reports.drawing.figure import Drawing, Table
-from reports.figures.state_size import state_bytes
+from reports.figures.declared import Declared
 from reports.measures.loss_parts import PARTS
 from reports.measures.rescales import Cell, Trial, by_change, measure, net_losses
+from reports.measures.state_size import state_bytes
 from reports.runs.selection import ReportRun
 
 TITLE = "Where the samples of a rescale are lost"
@@ -150,3 +151,6 @@ def _table(bars: Mapping[_Bar, list[Trial]], means: Mapping[_Bar, Mapping[str, f
         rows.append([label, str(len(trials)), *parts, total, middle])
     header = ["program: system", "n", *PARTS, "together, mean", "together, median"]
     return Table([*header[:2], *(f"{part}, steps" for part in PARTS), *header[-2:]], rows)
+
+
+FIGURE = Declared(draw)

@@ -12,9 +12,10 @@ from matplotlib.axes import Axes
 from harness.metrics.statistics import percentile_interval
 from reports.drawing import style
 from reports.drawing.figure import Drawing, Table
-from reports.figures.rescale_cost import interval_text
-from reports.figures.state_size import state_bytes
+from reports.drawing.text import interval_text
+from reports.figures.declared import Declared
 from reports.measures.rescales import BASELINE, SHARE, Measured, Noise, Trial, measure, net_losses
+from reports.measures.state_size import state_bytes
 from reports.runs.selection import ReportRun
 
 TITLE = "Loss against the length of a step"
@@ -185,3 +186,6 @@ def _table(points: dict[_Point, list[Trial]], baselines: set[str]) -> Table:
 
 def _step_s(trials: Sequence[Trial]) -> float:
     return median(trial.window.period_s for trial in trials if trial.window is not None)
+
+
+FIGURE = Declared(draw)

@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from harness.metrics.statistics import Estimate, estimate
 from reports.drawing import style
 from reports.drawing.figure import Drawing, Table
+from reports.figures.declared import Declared
 from reports.measures.pools import PER, Pair, pairs
 from reports.runs.selection import ReportRun, labels
 
@@ -185,3 +186,6 @@ def _bars(name: str, by_scenario: Mapping[str, Sequence[Pair]]) -> Drawing:
         run_ids=[run.run_id for run in runs],
         figure=figure,
     )
+
+
+FIGURE = Declared(draw, tables=())

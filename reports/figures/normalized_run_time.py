@@ -9,6 +9,7 @@ import numpy as np
 
 from reports.drawing import style
 from reports.drawing.figure import Drawing, Table
+from reports.figures.declared import Declared
 from reports.measures.step_speed import Speed, speeds
 from reports.runs.selection import ReportRun
 
@@ -80,3 +81,6 @@ def _chart(found: dict[tuple[str, str], list[float]], runs: Sequence[ReportRun])
         figure=figure,
         table=Table(["program: system", "n", "run time (ratio)", "least to most"], rows),
     )
+
+
+FIGURE = Declared(draw)

@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 
 from reports.drawing import style
 from reports.drawing.figure import Drawing, Table
+from reports.figures.declared import Declared
 from reports.measures.step_speed import Speed, speeds
 from reports.runs.selection import ReportRun
 
@@ -93,3 +94,6 @@ def _line(axis: Axes, points: dict[int, list[float]], look: dict[str, object]) -
         axis.plot(
             [count] * len(points[count]), points[count], ".", color=look["color"], markersize=4
         )
+
+
+FIGURE = Declared(draw)

@@ -9,6 +9,7 @@ import numpy as np
 from harness.profiles.evaluate import step_times
 from reports.drawing import style
 from reports.drawing.figure import Drawing, Table
+from reports.figures.declared import Declared
 from reports.measures.rescales import system_names
 from reports.runs.selection import ReportRun
 
@@ -112,3 +113,6 @@ def _chart(curves: dict[Key, dict[int, list[float]]], runs: Sequence[ReportRun])
             ["program: system, scaling", "n", "samples/s", "least to most", "efficiency %"], rows
         ),
     )
+
+
+FIGURE = Declared(draw)

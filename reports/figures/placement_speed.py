@@ -8,6 +8,7 @@ from statistics import median
 from harness.contracts.engine import JobState
 from reports.drawing import style
 from reports.drawing.figure import Drawing, Table
+from reports.figures.declared import Declared
 from reports.runs.selection import ReportRun
 
 TITLE = "Throughput by where the slots are"
@@ -97,3 +98,6 @@ def _relative(by_count: dict[int, list[float]]) -> dict[int, float]:
     """Return the medians over the median of the fewest hosts."""
     base = median(by_count[min(by_count)])
     return {hosts: median(values) / base for hosts, values in by_count.items()}
+
+
+FIGURE = Declared(draw)

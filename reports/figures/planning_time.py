@@ -11,6 +11,7 @@ from harness.metrics.columns import Floats
 from harness.results.records import JobRecord
 from reports.drawing import style
 from reports.drawing.figure import Drawing, Table
+from reports.figures.declared import Declared
 from reports.runs.selection import ReportRun, groups, labels
 
 TITLE = "Time of a plan"
@@ -99,3 +100,6 @@ def _chart(name: str, setting: str, runs: Sequence[ReportRun]) -> Drawing:
             rows,
         ),
     )
+
+
+FIGURE = Declared(draw, tables=("jobs", "latencies"))

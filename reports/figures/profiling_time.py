@@ -11,32 +11,16 @@ import numpy as np
 
 from harness.metrics.statistics import percentile_interval, ratio_of_medians
 from harness.profiles.evaluate import step_times
-from harness.results.records import ChangeRecord
 from reports.drawing import style
 from reports.drawing.figure import Drawing, Table
-from reports.figures.rescale_cost import interval_text
+from reports.drawing.text import interval_text
+from reports.figures.declared import Declared
+from reports.measures.profiling import Profile, profiles
 from reports.measures.rescales import system_names
 from reports.runs.selection import ReportRun
 
 TITLE = "Time of a profile by successive scale-in"
 BASELINE = "stop-free"
-
-
-@dataclass(frozen=True)
-class Profile:
-    """One series of scale-ins from the largest size to one slot; times are wall-clock seconds."""
-
-    largest: int
-    """Number of slots at the beginning."""
-    total_s: float
-    """Time from the first step at the largest size to the end of the last measured step."""
-    stopping_s: float
-    """Part of this time in which the workers that stay did not train."""
-
-    @property
-    def training_s(self) -> float:
-        """Rest of the time: steps at every size, also while a change was prepared."""
-        return self.total_s - self.stopping_s
 
 
 @dataclass(frozen=True, order=True)
@@ -66,33 +50,6 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
         drawings.append(_chart(number, cells, used))
     reason = "No live run of the selection went down through every size and up again."
     return drawings or [Drawing("profiling-time", TITLE, missing=reason)]
-
-
-def profiles(changes: Sequence[ChangeRecord], dilation: float = 1.0) -> list[Profile]:
-    """Return every series of scale-ins of one job, by one slot at a time down to one slot.
-
-    A series begins when the job has the largest size and ends with the request of the next change.
-    That request comes when the steps to measure at one slot are done.
-    """
-    found = []
-    sizes: list[int] = []
-    began_s, stopping_s = 0.0, 0.0
-    for change in sorted(changes, key=lambda change: change.requested_s):
-        before, after = len(change.from_slots), len(change.to_slots)
-        if len(sizes) > 1 and sizes[-1] == 1:
-            total_s = (change.requested_s - began_s) * dilation
-            found.append(Profile(sizes[0], total_s, stopping_s))
-        if change.outcome != "done" or change.ended_s is None:
-            sizes = []
-        elif sizes and before == sizes[-1] and after == before - 1 and after:
-            if change.stopping_time_s is None:
-                sizes = []
-                continue
-            sizes.append(after)
-            stopping_s += change.stopping_time_s
-        else:
-            sizes, began_s, stopping_s = [after], change.ended_s, 0.0
-    return found
 
 
 def _chart(
@@ -180,3 +137,6 @@ def _row(
         for size, step_s in step_times(run.stored.rows("steps")).items():
             speeds.setdefault(size, []).append(batch / step_s)
     return [*row, *(f"{np.median(speeds[s]):.0f}" if s in speeds else "" for s in sizes)]
+
+
+FIGURE = Declared(draw)

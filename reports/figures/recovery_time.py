@@ -11,7 +11,8 @@ from harness.contracts.marks import Doing
 from harness.metrics.statistics import percentile_interval
 from reports.drawing import style
 from reports.drawing.figure import Drawing, Table
-from reports.figures.rescale_cost import interval_text
+from reports.drawing.text import interval_text
+from reports.figures.declared import Declared
 from reports.measures.recoveries import HANG_S, RANDOM, Recovery, recoveries
 from reports.runs.selection import ReportRun
 
@@ -223,3 +224,6 @@ def _outcomes(found: Sequence[Recovery], runs: Sequence[ReportRun]) -> Drawing:
             rows,
         ),
     )  # fmt: skip
+
+
+FIGURE = Declared(draw)

@@ -8,9 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
-from harness.metrics.statistics import Interval, percentile_interval, ratio_of_medians
+from harness.metrics.statistics import percentile_interval, ratio_of_medians
 from reports.drawing import style
 from reports.drawing.figure import Drawing, Table
+from reports.drawing.text import interval_text
+from reports.figures.declared import Declared
 from reports.measures.rescales import Cell, Measured, Trial, by_change, measure
 from reports.runs.selection import ReportRun
 
@@ -183,13 +185,6 @@ def _estimate(values: Sequence[float], form: str) -> list[str]:
     ]
 
 
-def interval_text(found: Interval, form: str) -> str:
-    """Return both ends as a text, or that there are too few trials for them."""
-    if found.low is None or found.high is None:
-        return f"none, n = {found.num_trials}"
-    return f"{found.low:{form}} to {found.high:{form}}"
-
-
 def _ratio(cell: Cell, cells: dict[Cell, list[Trial]]) -> str:
     """Return how many times longer each baseline of the workload stops, if any was measured."""
     beside = [
@@ -207,3 +202,6 @@ def _ratio(cell: Cell, cells: dict[Cell, list[Trial]]) -> str:
         name = other.system.removeprefix(BASELINE).strip()
         texts.append(f"{name} {found.value:.3g} ({interval_text(found, '.3g')})".strip())
     return "; ".join(texts)
+
+
+FIGURE = Declared(draw)

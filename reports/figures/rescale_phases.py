@@ -10,6 +10,7 @@ from matplotlib.patches import Patch
 
 from reports.drawing import style
 from reports.drawing.figure import Drawing, Table
+from reports.figures.declared import Declared
 from reports.measures.rescales import Cell, Trial, by_change, measure
 from reports.runs.selection import ReportRun
 
@@ -111,3 +112,6 @@ def _chart(name: str, cells: dict[Cell, list[Trial]], runs: Sequence[ReportRun])
 
 def _short(seconds: float) -> str:
     return f"{1000 * seconds:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
+
+
+FIGURE = Declared(draw)

@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from harness.metrics.statistics import Interval, mean_interval
 from reports.drawing import style
 from reports.drawing.figure import Drawing, Table
+from reports.figures.declared import Declared
 from reports.runs.selection import ReportRun, groups, labels
 
 TITLE = "On the same inputs"
@@ -167,3 +168,6 @@ def _said(found: Interval) -> str:
     if found.low is None or found.high is None:
         return f"{found.value:+.1f}"
     return f"{found.value:+.1f} [{found.low:+.1f}, {found.high:+.1f}]"
+
+
+FIGURE = Declared(draw, tables=())

@@ -8,6 +8,7 @@ import numpy as np
 
 from reports.drawing import style
 from reports.drawing.figure import Drawing, Table
+from reports.figures.declared import Declared
 from reports.measures.rescales import Measured, measure
 from reports.runs.selection import ReportRun
 
@@ -102,3 +103,6 @@ def _table(losses: dict[tuple[str, str], list[float]], noise: dict[str, list[flo
         points = np.percentile(values, [5, 25, 50, 75, 95])
         rows.append([label, str(len(values)), *(f"{point:.2f}" for point in points)])
     return Table(["lost, steps", "n", "p5", "p25", "p50", "p75", "p95"], rows)
+
+
+FIGURE = Declared(draw)

@@ -14,6 +14,7 @@ from harness.configuration.identity import portable
 from harness.metrics.statistics import Estimate, estimate
 from reports.drawing import style
 from reports.drawing.figure import Drawing, Table
+from reports.figures.declared import Declared
 from reports.runs.selection import ReportRun, flat_options, labels
 
 TITLE = "Sensitivity"
@@ -282,3 +283,6 @@ def _one(value: Any) -> str:
 
 def _said(point: _Point, between: str = ", ") -> str:
     return between.join(map(_one, point))
+
+
+FIGURE = Declared(draw, tables=())

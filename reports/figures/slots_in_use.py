@@ -12,6 +12,7 @@ from harness.metrics.columns import Floats
 from harness.results.records import GrantRecord, OutageRecord
 from reports.drawing import style
 from reports.drawing.figure import Drawing
+from reports.figures.declared import Declared
 from reports.runs.selection import ReportRun, groups
 
 TITLE = "Slots in use over time"
@@ -123,3 +124,6 @@ def _sum(periods: Sequence[GrantRecord | OutageRecord], width: Floats) -> tuple[
     total = np.zeros(len(moments))
     np.add.at(total, index, np.concatenate([width, -width]))
     return moments, np.cumsum(total)
+
+
+FIGURE = Declared(draw, tables=("grants", "outages"), general_place=2)

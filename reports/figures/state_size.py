@@ -16,13 +16,13 @@ from harness.metrics.statistics import percentile_interval
 from harness.results.store import RESULT_DIRS
 from reports.drawing import style
 from reports.drawing.figure import Drawing, Table
-from reports.figures.rescale_cost import interval_text
+from reports.drawing.text import interval_text
+from reports.figures.declared import Declared
 from reports.measures.rescales import BASELINE, SHARE, Trial, measure, net_losses, system_names
+from reports.measures.state_size import STATE_BYTES, state_bytes
 from reports.runs.selection import ReportRun
 
 TITLE = "Pause against the size of the state"
-STATE_BYTES = "state_bytes"
-"""Key of the option that gives the size of a workload's state, in the pool of workloads."""
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
@@ -43,16 +43,6 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
     ]
     reason = f"No live run of the selection trains a workload whose options tell {STATE_BYTES}."
     return drawings or [Drawing("state-size", TITLE, missing=reason)]
-
-
-def state_bytes(run: ReportRun) -> float | None:
-    """Return the bytes of parameters and optimizer state of the only workload that gives them.
-
-    The result is None for a simulated run, or if no workload or several give them.
-    """
-    pool = run.stored.config.get("workload", {}).get("pool", {})
-    own = [options[STATE_BYTES] for options in pool.values() if STATE_BYTES in options]
-    return float(own[0]) if run.is_live and len(own) == 1 else None
 
 
 def _chart(
@@ -189,3 +179,6 @@ def bandwidths(runs: Sequence[ReportRun], places: Sequence[Path] = RESULT_DIRS) 
             found = parse_json(read_text(path))["bytes_per_s"]
             break
     return {kind: float(value["median"]) for kind, value in found.items() if kind in _REFERENCE}
+
+
+FIGURE = Declared(draw)

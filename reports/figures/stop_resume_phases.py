@@ -10,6 +10,7 @@ import numpy as np
 from harness.results.records import ChangeRecord
 from reports.drawing import style
 from reports.drawing.figure import Drawing, Table
+from reports.figures.declared import Declared
 from reports.runs.selection import ReportRun, groups
 
 TITLE = "Phases of a change"
@@ -148,3 +149,6 @@ def _chart(name: str, title: str, rows: Sequence[Row], runs: Sequence[ReportRun]
         figure=figure,
         table=table,
     )
+
+
+FIGURE = Declared(draw, general_place=4)

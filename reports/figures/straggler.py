@@ -7,6 +7,7 @@ from statistics import median
 
 from reports.drawing import style
 from reports.drawing.figure import Drawing, Table
+from reports.figures.declared import Declared
 from reports.measures.stragglers import Case, cases, watched
 from reports.runs.selection import ReportRun
 
@@ -126,3 +127,6 @@ def _percent(shares: Sequence[float]) -> str:
 def _seconds(times_s: Sequence[float | None]) -> list[str]:
     known = [time_s for time_s in times_s if time_s is not None]
     return [f"{median(known):.2f}", f"{max(known):.2f}"] if known else ["", ""]
+
+
+FIGURE = Declared(draw)

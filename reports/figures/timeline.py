@@ -16,6 +16,7 @@ from matplotlib.ticker import MaxNLocator
 from harness.results.records import GrantRecord
 from reports.drawing import style
 from reports.drawing.figure import Drawing
+from reports.figures.declared import Declared
 from reports.runs.selection import ReportRun, groups
 
 TITLE = "Job timeline"
@@ -178,3 +179,6 @@ def _label_jobs(axis: Axes, run: ReportRun, seconds: float, span: float) -> None
             middle = (grant.start_s + grant.end_s) / 2 / seconds
             place: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": style.SMALL_PT}
             axis.text(middle, (low + high) / 2, text, clip_on=True, **place)
+
+
+FIGURE = Declared(draw, general_place=3)

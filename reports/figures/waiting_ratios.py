@@ -9,6 +9,7 @@ import numpy as np
 
 from reports.drawing import style
 from reports.drawing.figure import Drawing, Table
+from reports.figures.declared import Declared
 from reports.measures.cluster_numbers import SIZE_CLASSES, waiting_ratios
 from reports.runs.selection import ReportRun, groups
 
@@ -59,3 +60,6 @@ def _chart(name: str, run: ReportRun) -> Drawing:
         figure=figure,
         table=Table(["class", "jobs", *(f"waited > {mark:g}×" for mark in _MARKS)], rows),
     )
+
+
+FIGURE = Declared(draw, tables=("jobs",))

@@ -7,12 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-
 from harness.metrics.accuracy import classes, final_accuracies
 from harness.results.records import EvaluationRecord, StepRecord
-from reports.drawing import style
 from reports.runs.selection import ReportRun
 
 POLICIES: Mapping[str, str] = {
@@ -204,15 +200,3 @@ def by_workload(models: Iterable[Trained]) -> dict[str, list[Trained]]:
     for model in sorted(models, key=lambda one: one.workload):
         found.setdefault(model.workload, []).append(model)
     return found
-
-
-def panels(num_panels: int, most_columns: int) -> tuple[Figure, list[Axes], list[Axes]]:
-    """Return a figure, its panels with shared axes, and the panels that have no panel below."""
-    columns = min(most_columns, num_panels)
-    lines = -(-num_panels // columns)
-    figure = style.new_figure(0.7 + 2.5 * lines)
-    axes = figure.subplots(lines, columns, sharex=True, sharey=True, squeeze=False)
-    for axis in axes.flat[num_panels:]:
-        axis.set_visible(False)
-    shown = list(axes.flat)[:num_panels]
-    return figure, shown, shown[-columns:]

@@ -15,8 +15,8 @@ from reports.claims.claim_table import claim_table
 from reports.claims.kept import FILE, write
 from reports.claims.ledger import Paper
 from reports.claims.verdicts import Verdict
-from reports.drawing import parallel as processes
 from reports.drawing import table_files
+from reports.runs import parallel as processes
 from reports.runs.selection import ReportRun
 from reports.site import about
 from reports.site import system_tables as systems

@@ -9,7 +9,7 @@ import matplotlib as mpl
 
 from reports.drawing import style
 from reports.drawing.figure import Drawing
-from reports.figures import ALWAYS, FIGURES, ON_REQUEST, tables_of
+from reports.figures import ALWAYS, FIGURES, GENERAL
 from reports.runs.selection import ReportRun
 
 
@@ -31,13 +31,13 @@ def draw(runs: Sequence[ReportRun], asked: Sequence[str]) -> PageFigures:
         runs: runs of the page, at least one.
         asked: names of figures; empty for the general ones.
     """
-    wanted = asked or [figure for figure in FIGURES if figure not in ON_REQUEST]
+    wanted = asked or GENERAL
     drawings: list[tuple[str, Drawing]] = []
     impossible: list[str] = []
     partly: dict[str, int] = {}
     lacking: set[str] = set()
     for figure in dict.fromkeys([*wanted, *ALWAYS]):
-        needed = tables_of(figure)
+        needed = set(FIGURES[figure].tables)
         whole = [run for run in runs if not needed & run.stored.left_out.keys()]
         for run in runs:
             lacking |= needed & run.stored.left_out.keys()
@@ -47,7 +47,7 @@ def draw(runs: Sequence[ReportRun], asked: Sequence[str]) -> PageFigures:
         if len(whole) < len(runs):
             partly[figure] = len(whole)
         with mpl.rc_context(style.RC):
-            drawings += [(figure, drawing) for drawing in FIGURES[figure](whole)]
+            drawings += [(figure, drawing) for drawing in FIGURES[figure].draw(whole)]
     return PageFigures(drawings, _note(impossible, partly, len(runs), sorted(lacking)))
 
 

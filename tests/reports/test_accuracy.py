@@ -18,9 +18,6 @@ from reports.claims.ledger import Criterion
 from reports.claims.measures import samples
 from reports.drawing import style
 from reports.figures import FIGURES
-from reports.figures.accuracy_curves import largest_spread
-from reports.figures.class_accuracy import spread
-from reports.figures.decay_curves import same_before_decay
 from reports.measures.accuracy import (
     epoch_losses,
     models_of_a_seed,
@@ -29,6 +26,7 @@ from reports.measures.accuracy import (
     trained,
     variation,
 )
+from reports.measures.model_spread import largest_spread, same_before_decay, spread
 from reports.runs.selection import ReportRun, name
 
 NUM_SAMPLES = 100
@@ -117,7 +115,7 @@ def test_sizes_and_epochs_of_steps() -> None:
 @pytest.mark.parametrize("figure", ["accuracy_curves", "class_accuracy"])
 def test_a_figure_has_a_row_for_each_way(runs: list[ReportRun], figure: str) -> None:
     with mpl.rc_context(style.RC):
-        (drawing,) = FIGURES[figure](runs)
+        (drawing,) = FIGURES[figure].draw(runs)
     assert drawing.figure is not None, drawing.missing
     assert drawing.table is not None
     weak, strong = [dict(zip(drawing.table.header, r, strict=True)) for r in drawing.table.rows]
@@ -140,7 +138,7 @@ def test_decays_are_comparable_only_with_one_beginning(tmp_path: Path) -> None:
     adaptive, strong = trained(found)[:2], trained(found)[2:]
     assert (same_before_decay(adaptive), same_before_decay(strong)) == (False, True)
     with mpl.rc_context(style.RC):
-        (drawing,) = FIGURES["decay_curves"](found)
+        (drawing,) = FIGURES["decay_curves"].draw(found)
     assert drawing.table is not None
     assert [row[2] for row in drawing.table.rows] == ["no", "yes"]
     assert drawing.table.rows[1][3:] == ["0.1: 0.1000, 0.5: 0.5000", "yes"]
@@ -148,7 +146,7 @@ def test_decays_are_comparable_only_with_one_beginning(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("figure", ["accuracy_curves", "class_accuracy", "decay_curves"])
 def test_runs_that_were_not_trained_whole_are_left_out(tmp_path: Path, figure: str) -> None:
-    (drawing,) = FIGURES[figure](name([write_run(tmp_path, live=True)]))
+    (drawing,) = FIGURES[figure].draw(name([write_run(tmp_path, live=True)]))
     assert drawing.missing
 
 

@@ -25,7 +25,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> ReportRun:
 
 def drawn(name: str, run: ReportRun):
     with mpl.rc_context(style.RC):
-        (drawing,) = FIGURES[name]([run])
+        (drawing,) = FIGURES[name].draw([run])
     return drawing
 
 

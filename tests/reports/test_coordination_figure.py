@@ -48,7 +48,7 @@ def test_medians_by_the_number_of_workers(tmp_path: Path) -> None:
             for trial, election_ms in enumerate(times)
         ]
     )
-    (drawing,) = FIGURES["coordination"](runs)
+    (drawing,) = FIGURES["coordination"].draw(runs)
     rows = [row[1:] for row in drawing.table.rows]
     assert rows == [
         ["3", "5.0", "250.0", "500.0", "1000.0"],
@@ -58,5 +58,5 @@ def test_medians_by_the_number_of_workers(tmp_path: Path) -> None:
 
 
 def test_it_says_that_nothing_elected_a_leader(tmp_path: Path) -> None:
-    (missing,) = FIGURES["coordination"](name([write_run(tmp_path / "own")]))
+    (missing,) = FIGURES["coordination"].draw(name([write_run(tmp_path / "own")]))
     assert "elected a leader" in missing.missing

@@ -9,7 +9,7 @@ from matplotlib.container import ErrorbarContainer
 from sample_runs import write_run
 
 from reports.drawing import style
-from reports.figures import FIGURES, FROM_METRICS
+from reports.figures import FIGURES
 from reports.runs.selection import ReportRun, select
 
 
@@ -26,7 +26,7 @@ def a_run(system, met, trial=0, **metrics):
 
 def drawn(name, runs):
     with mpl.rc_context(style.RC):
-        return FIGURES[name](runs)
+        return FIGURES[name].draw(runs)
 
 
 def test_bars_are_means_from_the_lowest_to_the_highest():
@@ -43,7 +43,7 @@ def test_bars_are_means_from_the_lowest_to_the_highest():
     assert not axis.get_legend_handles_labels()[1]
     assert set(drawing.run_ids) == {run.run_id for run in runs}
     assert "bound" not in drawing.caption
-    assert "deadlines_met" in FROM_METRICS
+    assert not FIGURES["deadlines_met"].tables
 
 
 def test_five_trials_have_an_interval_and_a_number_above_it():
@@ -75,7 +75,7 @@ def test_without_deadlines_there_are_no_bars(tmp_path):
     runs = select([tmp_path])
     for run in runs:
         run.metrics.pop("deadline_satisfactory_ratio", None)
-    (drawing,) = FIGURES["deadlines_met"](runs)
+    (drawing,) = FIGURES["deadlines_met"].draw(runs)
     assert drawing.missing
 
 
@@ -83,7 +83,7 @@ def test_admitted_jobs_are_those_submitted_that_were_not_refused(tmp_path):
     for scheduler in ("edf", "fifo"):
         write_run(tmp_path, scheduler=scheduler)
     runs = select([tmp_path])
-    (missing,) = FIGURES["jobs_admitted"](runs)
+    (missing,) = FIGURES["jobs_admitted"].draw(runs)
     assert missing.missing == "No system refused a job."
     (edf,) = (run for run in runs if run.system.startswith("edf"))
     edf.metrics["jobs_refused"] = 3.0

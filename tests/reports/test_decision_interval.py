@@ -26,7 +26,7 @@ def test_a_curve_over_the_periods_and_a_level_for_the_other_triggers():
         replay(300.0, trigger="period", period_s=60),
         replay(240.0, trigger="event", period_s=600),
     ]
-    (drawing,) = FIGURES["decision_interval"](runs)
+    (drawing,) = FIGURES["decision_interval"].draw(runs)
     assert drawing.table.rows == [
         ["every 1 min", "1", "5.0"],
         ["every 10 min", "2", "15.0 (10.0 to 20.0)"],
@@ -42,5 +42,5 @@ def test_a_curve_over_the_periods_and_a_level_for_the_other_triggers():
 
 def test_one_period_is_no_curve():
     runs = [replay(600.0, trigger="period", period_s=600), replay(1.0, every_s=5)]
-    (drawing,) = FIGURES["decision_interval"](runs)
+    (drawing,) = FIGURES["decision_interval"].draw(runs)
     assert drawing.missing == "No scheduler of the selection decides at several periods."

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from reports.figures import FIGURES, FROM_METRICS
+from reports.figures import FIGURES
 from reports.figures.decision_latency import live_jobs
 from reports.runs.selection import ReportRun
 
@@ -45,7 +45,7 @@ def test_bins_have_the_runs_of_a_system_by_live_jobs():
         replay("edf", 200.0, 0.3),
         replay("edf", 10_000.0, 1.0),
     ]
-    (drawing,) = FIGURES["decision_latency"](runs)
+    (drawing,) = FIGURES["decision_latency"].draw(runs)
     assert drawing.table is not None
     afs, edf = "afs (unchecked)", "edf (unchecked)"
     assert drawing.table.rows == [
@@ -65,8 +65,8 @@ def test_bins_have_the_runs_of_a_system_by_live_jobs():
 def test_live_runs_and_runs_without_jobs_that_finished_are_no_part_of_it():
     live = replay("afs", 20.0)
     live.stored.facts["steps_executed"] = 5.0
-    (drawing,) = FIGURES["decision_latency"]([live, replay("afs", 20.0, jobs_finished=0.0)])
+    (drawing,) = FIGURES["decision_latency"].draw([live, replay("afs", 20.0, jobs_finished=0.0)])
     assert drawing.missing == (
         "No simulated run of the selection has finished jobs and timed decisions."
     )
-    assert "decision_latency" in FROM_METRICS
+    assert not FIGURES["decision_latency"].tables

@@ -87,7 +87,7 @@ def test_markdown_cells_keep_their_columns() -> None:
 def test_text_is_readable_where_a_figure_is_printed(full_store: Path) -> None:
     runs, checked = select([full_store]), 0
     with mpl.rc_context(style.RC):
-        for draw in FIGURES.values():
+        for draw in (each.draw for each in FIGURES.values()):
             for drawing in draw(runs):
                 if drawing.figure is None:
                     continue

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from harness.results.store import StoredRun
-from reports.figures import FIGURES, FROM_METRICS, growth
+from reports.figures import FIGURES, growth
 from reports.runs.selection import ReportRun
 
 
@@ -37,7 +37,7 @@ RUNS = [
 
 
 def test_exponents_are_those_by_which_the_costs_grow():
-    (drawing,) = FIGURES["growth"](RUNS)
+    (drawing,) = FIGURES["growth"].draw(RUNS)
     assert drawing.table is not None
     assert drawing.figure is not None
     over_jobs, over_slots = (
@@ -59,12 +59,12 @@ def test_exponents_are_those_by_which_the_costs_grow():
 
 
 def test_it_needs_no_tables():
-    assert "growth" in FROM_METRICS
+    assert not FIGURES["growth"].tables
 
 
 def test_the_last_step_tells_a_cost_that_bends():
     bent = [replay("afs", jobs, 64, 1.0 + (jobs / 100) ** 2) for jobs in (10, 1000, 10000)]
-    (row,) = FIGURES["growth"](bent)[0].table.rows
+    (row,) = FIGURES["growth"].draw(bent)[0].table.rows
     assert float(row[5]) < 1.5 < float(row[6]) == pytest.approx(2.0, abs=0.01)
 
 
@@ -76,7 +76,7 @@ def test_a_run_beside_the_sweep_is_no_part_of_it():
 
 
 def test_nothing_that_grows_is_told():
-    (missing,) = FIGURES["growth"](RUNS[:1])
+    (missing,) = FIGURES["growth"].draw(RUNS[:1])
     assert missing.missing == (
         "No simulated runs of the selection differ in their jobs alone or slots alone."
     )

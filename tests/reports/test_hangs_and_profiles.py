@@ -25,8 +25,8 @@ from harness.results.store import RunStore, StoredRun
 from reports.drawing import style
 from reports.drawing.figure import Drawing
 from reports.figures import FIGURES
-from reports.figures.profiling_time import Profile, profiles
 from reports.measures.hangs import Cell, watched
+from reports.measures.profiling import Profile, profiles
 from reports.runs.selection import ReportRun, name
 
 BATCH, STEP_S = 8, 0.1
@@ -108,7 +108,7 @@ def test_hangs_and_false_kills_are_counted_by_time_out_and_load(hangs: list[Repo
 def test_the_rates_of_jobs_that_were_lost_are_drawn(tmp_path: Path) -> None:
     lost = hanging(tmp_path, 0.2, hangs=0, kills=9, stress=4, is_lost=True)
     with mpl.rc_context(style.RC):
-        (drawing,) = FIGURES["hang_detection"](name([lost]))
+        (drawing,) = FIGURES["hang_detection"].draw(name([lost]))
     assert drawing.table is not None
     (row,) = drawing.table.rows
     assert dict(zip(drawing.table.header, row, strict=True))["false kills"] == "9"
@@ -169,7 +169,7 @@ def profiled(tmp_path: Path) -> list[ReportRun]:
 
 def test_profiles_are_compared_with_those_of_stop_free(profiled: list[ReportRun]) -> None:
     with mpl.rc_context(style.RC):
-        (drawing,) = FIGURES["profiling_time"](profiled)
+        (drawing,) = FIGURES["profiling_time"].draw(profiled)
     assert drawing.table is not None
     rows = {row[0]: dict(zip(drawing.table.header, row, strict=True)) for row in drawing.table.rows}
     assert rows["toy: stop-free"]["total p50 s"] == "14.000"
@@ -182,7 +182,7 @@ def test_profiles_are_compared_with_those_of_stop_free(profiled: list[ReportRun]
 )
 def test_they_are_drawn_and_labelled(figure: str, of: str, request: pytest.FixtureRequest) -> None:
     with mpl.rc_context(style.RC):
-        drawings: list[Drawing] = FIGURES[figure](request.getfixturevalue(of))
+        drawings: list[Drawing] = FIGURES[figure].draw(request.getfixturevalue(of))
     for drawing in drawings:
         assert drawing.figure is not None, drawing.missing
         assert re.search(r"\d trials? each", drawing.figure.get_supxlabel())
@@ -196,5 +196,5 @@ def test_they_are_drawn_and_labelled(figure: str, of: str, request: pytest.Fixtu
 def test_without_their_runs_they_say_so(
     figure: str, of: str, request: pytest.FixtureRequest
 ) -> None:
-    (drawing,) = FIGURES[figure](request.getfixturevalue(of))
+    (drawing,) = FIGURES[figure].draw(request.getfixturevalue(of))
     assert "No " in drawing.missing

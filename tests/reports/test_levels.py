@@ -89,7 +89,7 @@ def texts(full_store: Path) -> dict[str, list[str]]:
     with mpl.rc_context(style.RC):
         return {
             figure: [text for drawing in draw(runs) for text in shown(drawing)]
-            for figure, draw in FIGURES.items()
+            for figure, draw in ((name, each.draw) for name, each in FIGURES.items())
         }
 
 

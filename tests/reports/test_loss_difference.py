@@ -59,7 +59,7 @@ def test_differences_by_step_and_the_stages_of_a_job(runs: list[ReportRun]) -> N
 
 def test_the_figure_and_its_table(runs: list[ReportRun], tmp_path: Path) -> None:
     with mpl.rc_context(style.RC):
-        (drawing,) = FIGURES["loss_difference"](runs)
+        (drawing,) = FIGURES["loss_difference"].draw(runs)
         assert drawing.figure is not None
         drawing.figure.savefig(tmp_path / "loss.png")
     assert drawing.table is not None
@@ -70,5 +70,5 @@ def test_the_figure_and_its_table(runs: list[ReportRun], tmp_path: Path) -> None
 
 
 def test_without_such_jobs_the_page_says_why(tmp_path: Path) -> None:
-    (drawing,) = FIGURES["loss_difference"](name([write_run(tmp_path, live=True)]))
+    (drawing,) = FIGURES["loss_difference"].draw(name([write_run(tmp_path, live=True)]))
     assert "engine.check_reference=true" in drawing.missing

@@ -78,7 +78,7 @@ def test_copies_without_tables_have_all_but_what_is_counted(runs):
         manifest = {**run.stored.manifest, "left_out": {"jobs": 1}}
         slim.append(replace(run, stored=replace(run.stored, manifest=manifest)))
     with mpl.rc_context(style.RC):
-        curves, bars = FIGURES["node_pools"](slim)
+        curves, bars = FIGURES["node_pools"].draw(slim)
     assert {row[-1] for row in curves.table.rows} == {""}
     assert curves.table.rows[0][-2].startswith("+27.0 ±")
     assert bars.figure is not None
@@ -86,7 +86,7 @@ def test_copies_without_tables_have_all_but_what_is_counted(runs):
 
 def test_figures_for_every_scenario_and_all_together(runs):
     with mpl.rc_context(style.RC):
-        curves, bars = FIGURES["node_pools"](runs)
+        curves, bars = FIGURES["node_pools"].draw(runs)
     assert [row[0].split(":")[0] for row in curves.table.rows] == ["4", "8"]
     assert curves.table.rows[0][-2].startswith("+27.0 ±")
     assert "5 trials each" in curves.figure._supxlabel.get_text()
@@ -94,7 +94,7 @@ def test_figures_for_every_scenario_and_all_together(runs):
     assert len(dots) == 2 * 5, "single trials: two sizes, five seeds"
     heights = [patch.get_height() for patch in bars.figure.axes[0].patches]
     assert heights == pytest.approx([27.0, 12.0])
-    (nothing,) = FIGURES["node_pools"](runs[:1])
+    (nothing,) = FIGURES["node_pools"].draw(runs[:1])
     assert nothing.missing.startswith("No two schedulers")
 
 
@@ -131,9 +131,9 @@ def test_planning_times_are_the_longest_calls(runs):
     assert 0 < count < len(calls)
     assert plan_times_s(run) * 1e6 == pytest.approx(calls[:count])
     with mpl.rc_context(style.RC):
-        drawings = FIGURES["planning_time"](runs)
+        drawings = FIGURES["planning_time"].draw(runs)
     assert [len(drawing.table.rows) for drawing in drawings] == [2, 2]
     assert [cell for drawing in drawings for cell in drawing.table.rows[0][1:2]] == ["5", "5"]
     assert all(" to " in row[4] for drawing in drawings for row in drawing.table.rows)
-    (nothing,) = FIGURES["planning_time"]([])
+    (nothing,) = FIGURES["planning_time"].draw([])
     assert "every_s" in nothing.missing

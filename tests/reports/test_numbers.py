@@ -23,10 +23,10 @@ from harness.results.records import ChangeRecord, GrantRecord
 from harness.results.store import StoredRun, load_run
 from reports.drawing import style
 from reports.figures import comparison, jct_distribution, jobs_completed, slots_in_use
-from reports.figures.simulated_against_live import compare
 from reports.figures.slots_in_use import binned, usage
 from reports.figures.stop_resume_phases import summarise
 from reports.figures.timeline import stretches
+from reports.measures.fidelity import compare
 from reports.runs.selection import ReportRun, name, select
 
 

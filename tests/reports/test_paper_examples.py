@@ -14,7 +14,7 @@ from harness.cluster import uniform_cluster
 from harness.profiles import load_profile
 from harness.trace.build import TRACES, load_trace
 from harness.trace.transforms import TransformContext
-from reports.figures.transient_slots import break_even_s
+from reports.measures.transient import break_even_s
 from workloads.inception import InceptionV3
 from workloads.translation import Transformer
 from workloads.vision import VGG16, ResNet50

@@ -50,7 +50,7 @@ def test_speeds_are_by_the_number_of_hosts_and_a_job_that_moved_has_none(runs) -
 
 
 def test_the_figure_says_what_is_left_on_two_hosts_or_that_there_is_nothing_to_say(runs) -> None:
-    (drawing,) = FIGURES["placement_speed"](runs)
+    (drawing,) = FIGURES["placement_speed"].draw(runs)
     assert [row[-2:] for row in drawing.table.rows] == [["200.0", "1.000"], ["100.0", "0.500"]]
-    (missing,) = FIGURES["placement_speed"](runs[:1])
+    (missing,) = FIGURES["placement_speed"].draw(runs[:1])
     assert "on one host and, as large, on several" in missing.missing

@@ -17,7 +17,7 @@ from harness.results.store import REFERENCE, RESULT_DIRS, RUNS
 from reports.__main__ import main
 from reports.drawing import style
 from reports.drawing.figure import Drawing, Table
-from reports.figures import FIGURES, ON_REQUEST
+from reports.figures import FIGURES, GENERAL
 from reports.runs.selection import select
 from reports.site import about
 
@@ -39,7 +39,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def drawings(store: Path) -> dict[str, list[Drawing]]:
     runs = select([store])
     with mpl.rc_context(style.RC):
-        return {name: draw(runs) for name, draw in FIGURES.items()}
+        return {name: each.draw(runs) for name, each in FIGURES.items()}
 
 
 class Page(HTMLParser):
@@ -101,7 +101,7 @@ def test_report_writes_page_figures_and_tables(
     drawn = {path.stem for path in (out / "figures").glob("*.svg")}
     assert drawn == {path.stem for path in (out / "figures").glob("*.png")}
     stems = {re.sub(r"-\d+$", "", stem).replace("-", "_") for stem in drawn}
-    assert stems == set(FIGURES) - {"comparison"} - ON_REQUEST
+    assert stems == set(GENERAL) - {"comparison"}
     entries = json.loads((out / "figures.json").read_text())
     assert {Path(entry["file"]).stem for entry in entries} == drawn
     for entry in entries:

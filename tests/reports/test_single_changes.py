@@ -21,9 +21,9 @@ from reports.drawing.figure import Drawing
 from reports.figures import FIGURES
 from reports.figures.parallelism import scalings
 from reports.figures.rescale_phases import phase_medians
-from reports.figures.transient_slots import break_even_s, whole_windows
 from reports.measures.recoveries import recoveries, recovery_s
 from reports.measures.rescales import measure
+from reports.measures.transient import break_even_s, whole_windows
 from reports.runs.selection import ReportRun, name
 
 PERIOD_S, BATCH = 0.1, 32
@@ -127,7 +127,7 @@ def test_figures_of_single_changes_are_drawn_and_labelled(
     figure: str, runs: list[ReportRun]
 ) -> None:
     with mpl.rc_context(style.RC):
-        drawings: list[Drawing] = FIGURES[figure](runs)
+        drawings: list[Drawing] = FIGURES[figure].draw(runs)
     assert drawings
     for drawing in drawings:
         if drawing.name == "recovery-outcomes":  # numbers alone
@@ -143,7 +143,7 @@ def test_losses_are_told_by_the_part_in_which_they_lie(tmp_path: Path) -> None:
     slow = write_changes(tmp_path, "background", 0.05, num_slow=4)
     stopping = write_changes(tmp_path, "none", 0.5, backend="stop_resume")
     with mpl.rc_context(style.RC):
-        growing, shrinking = FIGURES["loss_in_parts"](name([slow, stopping]))
+        growing, shrinking = FIGURES["loss_in_parts"].draw(name([slow, stopping]))
     for drawing in (growing, shrinking):
         assert drawing.table is not None
         assert drawing.table.rows == [  # four steps twice as long, half a step's stop
@@ -151,7 +151,7 @@ def test_losses_are_told_by_the_part_in_which_they_lie(tmp_path: Path) -> None:
         ], "a job that stops at once has no parts"
         assert drawing.figure is not None
         assert re.search(r"\d trials each", drawing.figure.get_supxlabel())
-    (nothing,) = FIGURES["loss_in_parts"](name([stopping]))
+    (nothing,) = FIGURES["loss_in_parts"].draw(name([stopping]))
     assert "trained on" in nothing.missing
 
 
@@ -163,7 +163,7 @@ def test_parts_of_steps_of_two_sizes_are_told_apart(tmp_path: Path) -> None:
         ]
     )
     with mpl.rc_context(style.RC):
-        drawing = FIGURES["loss_in_parts"](runs)[0]
+        drawing = FIGURES["loss_in_parts"].draw(runs)[0]
     assert drawing.table is not None
     assert {row[0] for row in drawing.table.rows} == {
         "bert, 10 samples: stop-free background",
@@ -181,7 +181,7 @@ def test_parts_are_told_by_the_size_of_the_state(tmp_path: Path) -> None:
         ]
     )
     with mpl.rc_context(style.RC):
-        drawing = FIGURES["loss_in_parts"](runs)[0]
+        drawing = FIGURES["loss_in_parts"].draw(runs)[0]
     assert drawing.table is not None
     assert [row[0].split(":")[0] for row in drawing.table.rows] == ["wide, 10 MB", "wide, 100 MB"]
 
@@ -195,7 +195,7 @@ def test_a_states_loss_stands_beside_a_warm_restarts(tmp_path: Path) -> None:
         ]
     )
     with mpl.rc_context(style.RC):
-        drawing = FIGURES["state_size"](runs)[0]
+        drawing = FIGURES["state_size"].draw(runs)[0]
     assert drawing.table is not None
     assert drawing.figure is not None
     cells = {row[0].split(",")[1]: row[-2:] for row in drawing.table.rows if "stop-free" in row[0]}
@@ -206,7 +206,7 @@ def test_a_states_loss_stands_beside_a_warm_restarts(tmp_path: Path) -> None:
 
 def test_the_table_has_medians_and_no_interval_below_five(runs: list[ReportRun]) -> None:
     with mpl.rc_context(style.RC):
-        drawing = FIGURES["rescale_cost"](runs)[0]
+        drawing = FIGURES["rescale_cost"].draw(runs)[0]
     assert drawing.table is not None
     (row,) = [row for row in drawing.table.rows if "broadcast" in row[0]]
     cells = dict(zip(drawing.table.header, row, strict=True))
@@ -225,7 +225,7 @@ def test_of_two_warm_restarts_none_is_the_one_to_stand_beside(tmp_path: Path, fi
         ]
     )
     with mpl.rc_context(style.RC):
-        drawing = FIGURES[figure](runs)[0]
+        drawing = FIGURES[figure].draw(runs)[0]
     assert drawing.table is not None
     assert [row[-1] for row in drawing.table.rows] == ["", "", ""]
 
@@ -239,7 +239,7 @@ def test_a_loss_stands_beside_a_warm_restarts_at_the_same_step_and_state(tmp_pat
         ]
     )
     with mpl.rc_context(style.RC):
-        drawing = FIGURES["loss_over_step_time"](runs)[0]
+        drawing = FIGURES["loss_over_step_time"].draw(runs)[0]
     assert drawing.table is not None
     assert drawing.figure is not None
     assert {(row[0].split(",", 1)[1], *row[1:]) for row in drawing.table.rows} == {
@@ -260,7 +260,7 @@ def test_a_workloads_losses_stand_by_the_samples_of_its_steps(tmp_path: Path) ->
         ]
     )
     with mpl.rc_context(style.RC):
-        drawing = FIGURES["loss_over_step_time"](runs)[0]
+        drawing = FIGURES["loss_over_step_time"].draw(runs)[0]
     assert drawing.table is not None
     assert drawing.figure is not None
     assert [row[0].split(",", 1)[1] for row in drawing.table.rows] == [" bert, 100 ms"] * 2
@@ -274,7 +274,7 @@ def test_an_axis_of_losses_has_numbers_however_small_they_are(
 ) -> None:
     runs = name([write_changes(tmp_path, "background", stop_s, state_bytes=10**8)])
     with mpl.rc_context(style.RC):
-        drawing = FIGURES["loss_over_step_time"](runs)[0]
+        drawing = FIGURES["loss_over_step_time"].draw(runs)[0]
     assert drawing.figure is not None
     (axis,) = drawing.figure.axes
     assert axis.get_yscale() == scale
@@ -285,7 +285,7 @@ def test_an_axis_of_losses_has_numbers_however_small_they_are(
 
 @pytest.mark.parametrize("figure", sorted({"parallelism", "transient_slots"}))
 def test_figures_without_their_runs_say_so(figure: str, runs: list[ReportRun]) -> None:
-    (drawing,) = FIGURES[figure](runs)
+    (drawing,) = FIGURES[figure].draw(runs)
     assert "No " in drawing.missing
 
 

@@ -91,16 +91,16 @@ def test_run_time_is_that_of_a_worker_over_stock_ddps(runs: list[ReportRun]) -> 
     two = [run for run in runs if run.jobs[0].requested_slots == 2]
     assert ratios(speeds(two)) == {("toy", "virtual-thread, in turns"): [pytest.approx(1.1)]}
     with mpl.rc_context(style.RC):
-        (drawing,) = FIGURES["normalized_run_time"](two)
+        (drawing,) = FIGURES["normalized_run_time"].draw(two)
     assert drawing.table is not None, drawing.missing
     assert drawing.table.rows == [["toy: virtual-thread, in turns", "1", "1.100", "1.100 to 1.100"]]
-    (missing,) = FIGURES["normalized_run_time"](two[:1])
+    (missing,) = FIGURES["normalized_run_time"].draw(two[:1])
     assert "under static and another backend" in missing.missing
 
 
 def test_several_workers_on_one_device_beside_one(runs: list[ReportRun]) -> None:
     with mpl.rc_context(style.RC):
-        (drawing,) = FIGURES["packing"](runs)
+        (drawing,) = FIGURES["packing"].draw(runs)
     assert drawing.table is not None, drawing.missing
     found = {row[0]: row[2:4] for row in drawing.table.rows}
     assert found == {
@@ -109,5 +109,5 @@ def test_several_workers_on_one_device_beside_one(runs: list[ReportRun]) -> None
         "toy: virtual threads, in turns, 1": ["0.20", "1.000"],
         "toy: virtual threads, in turns, 2": ["0.21", "0.909"],
     }
-    (missing,) = FIGURES["packing"](runs[:2])
+    (missing,) = FIGURES["packing"].draw(runs[:2])
     assert "by several workers" in missing.missing

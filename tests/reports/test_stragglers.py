@@ -90,7 +90,7 @@ def test_mistakes_are_counted_over_the_time_in_which_nobody_was_slow(
 
 def test_the_figure_has_a_row_for_each_rule_and_one_for_the_quiet(runs: list[ReportRun]) -> None:
     with mpl.rc_context(style.RC):
-        (drawing,) = FIGURES["straggler"](runs)
+        (drawing,) = FIGURES["straggler"].draw(runs)
     assert drawing.figure is not None, drawing.missing
     assert drawing.table is not None
     rows = [dict(zip(drawing.table.header, row, strict=True)) for row in drawing.table.rows]
@@ -102,7 +102,7 @@ def test_the_figure_has_a_row_for_each_rule_and_one_for_the_quiet(runs: list[Rep
 
 
 def test_without_slow_workers_the_figure_says_so(runs: list[ReportRun]) -> None:
-    (drawing,) = FIGURES["straggler"](runs[-1:])
+    (drawing,) = FIGURES["straggler"].draw(runs[-1:])
     assert "engine.faults.speed" in drawing.missing
 
 

@@ -12,7 +12,7 @@ from test_report import read_page
 
 from reports.__main__ import main
 from reports.claims import ledger
-from reports.figures import FIGURES, tables_of
+from reports.figures import FIGURES
 from reports.runs.selection import STUDIES, select
 from reports.site import about, page_figures
 
@@ -115,9 +115,9 @@ def test_whole_runs_need_no_note(full_store: Path) -> None:
 )
 def test_figures_need_no_table_beyond_those_named(name: str, tmp_path: Path) -> None:
     every = {"jobs", "grants", "changes", "decisions", "outages", "latencies"}
-    spare = dict.fromkeys(sorted(every - tables_of(name)), 9)
+    spare = dict.fromkeys(sorted(every - set(FIGURES[name].tables)), 9)
     write_run(tmp_path, scheduler="fifo", left_out=spare)
-    assert not FIGURES[name](select([tmp_path]))[0].missing
+    assert not FIGURES[name].draw(select([tmp_path]))[0].missing
 
 
 @pytest.mark.long

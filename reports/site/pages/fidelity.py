@@ -15,7 +15,7 @@ from harness.metrics.statistics import CONFIDENCE, MIN_TRIALS, Estimate, estimat
 from harness.results import scheduler_levels as levels
 from reports.claims.verdicts import Fidelity
 from reports.drawing.figure import Table
-from reports.figures.simulated_against_live import METRICS, Comparison, compare, engine_pairs
+from reports.measures.fidelity import METRICS, Comparison, compare, engine_pairs
 from reports.runs.selection import ReportRun, groups, labels
 from reports.site.pages.base import Material, Page, Section, named_anew
 

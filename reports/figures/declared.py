@@ -1,0 +1,26 @@
+"""Declaration of a figure, which each module of figures makes of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from reports.drawing.figure import Drawing
+from reports.runs.selection import ReportRun
+
+USUAL_TABLES = ("jobs", "grants", "changes", "outages")
+
+
+@dataclass(frozen=True)
+class Declared:
+    """One figure of the report."""
+
+    draw: Callable[[Sequence[ReportRun]], list[Drawing]]
+    tables: Sequence[str] = USUAL_TABLES
+    """Tables that a run must have for the figure to show it. Without any, the figure is drawn from
+    metrics alone, so also for runs that were copied without tables."""
+    general_place: int | None = None
+    """Place among the figures that are drawn where none is named. None: the figure is drawn only
+    if a study or ``--figures`` names it."""
+    is_always_drawn: bool = False
+    """Whether the figure is on every page, after those that are named."""
