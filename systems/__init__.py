@@ -1,0 +1,1 @@
+"""Systems that are compared: schedulers, placements, backends, launchers, and what these share."""

@@ -42,7 +42,7 @@ def test_folders_of_these_names_break_no_command(folder):
         assert (code, told) == (0, "")
         assert "2 runs" in said
         assert "results/site/demo/index.html" in said
-    for module in ("harness.validate", "harness.trace", "systems.elastic", "reports.trace"):
+    for module in ("harness.validate", "harness.trace", "systems.script", "reports.trace"):
         code, _, told = call(folder, module, *([] if module == "harness.validate" else ["--help"]))
         assert (module, code, told) == (module, 0, "")
     assert sorted(path.name for path in folder.iterdir()) == sorted([*FOLDERS, "results"])

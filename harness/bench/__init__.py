@@ -1,0 +1,1 @@
+"""Measurements of Elastrace itself that are no replays."""

@@ -1,0 +1,1 @@
+"""Stored runs next to each other: their inputs, their settings, their assumptions."""

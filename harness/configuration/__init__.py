@@ -1,0 +1,1 @@
+"""Configuration of runs: composed, checked, identified, and turned into parts."""

@@ -28,7 +28,6 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-import harness
 from harness.configuration.coerce import show
 from harness.configuration.fast_yaml import MOST_DIGITS, check_bounds
 from harness.configuration.file_references import DEFAULTS, defaults_problems, resolver_problems
@@ -38,7 +37,7 @@ from harness.configuration.schema import GROUPS, KEYS, RETIRED
 from harness.errors import Problem, UserError, suggest
 from harness.files.bounded_file import read_text
 
-CONFIG_DIR = Path(harness.__file__).resolve().parent.parent / "configs"
+CONFIG_DIR = Path(__file__).resolve().parents[2] / "configs"
 """Folder of the shipped configuration files, with one folder per group."""
 
 

@@ -1,0 +1,1 @@
+"""Contracts between the parts. A reader who has opened these files has understood the project."""

@@ -1,0 +1,1 @@
+"""Engines: each advances time and applies the changes of a replay."""

@@ -1,0 +1,1 @@
+"""This machine: its processes, signals, terminal, network and description."""

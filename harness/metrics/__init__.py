@@ -1,0 +1,1 @@
+"""Metrics, each computed from the records of a run."""

@@ -1,0 +1,1 @@
+"""Stored runs: records, tables, the store and its archives."""

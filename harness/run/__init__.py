@@ -1,0 +1,1 @@
+"""One run: its plan, its checks, its execution."""

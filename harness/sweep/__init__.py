@@ -1,0 +1,1 @@
+"""Sweeps: many runs, one process each, with progress and a summary."""

@@ -1,0 +1,1 @@
+"""MLflow as a mirror of stored runs."""

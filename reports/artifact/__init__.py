@@ -1,0 +1,1 @@
+"""Tables of ARTIFACT.md, written from the ledger and the records."""

@@ -1,0 +1,1 @@
+"""Drawing of figures and tables, and the files that they become."""

@@ -1,0 +1,1 @@
+"""Measures of stored runs, for figures and verdicts."""

@@ -1,0 +1,1 @@
+"""Stored runs as reports select and name them."""

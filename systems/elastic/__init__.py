@@ -1,5 +1,1 @@
 """Stop-free elasticity: training goes on while workers join, leave, move or die."""
-
-from harness.machine.starting import end_at_once_until_main
-
-end_at_once_until_main()

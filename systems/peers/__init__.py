@@ -1,0 +1,1 @@
+"""Programs by other hands or of other design, which trainings are compared with."""

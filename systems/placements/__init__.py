@@ -1,0 +1,1 @@
+"""Placements: each turns a number of slots into the slots themselves."""

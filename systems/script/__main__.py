@@ -1,4 +1,4 @@
-"""``python -m systems.elastic``: run a script elastically, and change its workers."""
+"""``python -m systems.script``: run a script elastically, and change its workers."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def _cluster(arguments: argparse.Namespace) -> Cluster:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m systems.elastic",
+        prog="python -m systems.script",
         description="Run a training script elastically on this machine (docs/elastic-script.md).",
         epilog="Exit codes: 0 done, 1 failed, 2 wrong usage, 75 RETRY (another change is under"
         " way). Requests are answered when the change has happened.",

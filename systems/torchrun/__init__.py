@@ -1,0 +1,1 @@
+"""Jobs whose workers are started and restarted by the agents of ``torchrun``."""

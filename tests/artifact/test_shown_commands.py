@@ -137,7 +137,7 @@ def test_every_command_of_a_document_exists(document):
 def test_documents_show_commands_of_every_kind():
     programs = [shown.program for document in DOCUMENTS for shown in shown_by(document)]
     assert programs.count("harness") > 20
-    assert {"make", "pytest", "reports", "harness.trace", "systems.elastic"} <= set(programs)
+    assert {"make", "pytest", "reports", "harness.trace", "systems.script"} <= set(programs)
 
 
 @pytest.mark.parametrize(

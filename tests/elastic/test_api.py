@@ -35,7 +35,7 @@ CLUSTER = uniform_cluster(name="four", num_hosts=1, devices_per_host=4, device_t
 LINEAR = """
 import sys, time, torch
 from torch.utils.data import TensorDataset
-from systems.elastic import api as elastic
+from systems.script import api as elastic
 
 torch.manual_seed(0)
 x = torch.randn(64, 4, dtype=torch.float64)
@@ -336,7 +336,7 @@ def test_alone_the_script_is_a_plain_one(linear, monkeypatch):
 
 def test_run_and_requests_from_another_shell(linear, tmp_path):
     folder = tmp_path / "job"
-    command = [sys.executable, "-m", "systems.elastic"]
+    command = [sys.executable, "-m", "systems.script"]
 
     def ask_for(action, *arguments):
         done = subprocess.run(

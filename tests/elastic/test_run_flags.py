@@ -1,4 +1,4 @@
-"""Flags of ``python -m systems.elastic run``: each is seen in what the job does."""
+"""Flags of ``python -m systems.script run``: each is seen in what the job does."""
 
 import json
 import subprocess
@@ -22,7 +22,7 @@ TIMEOUT_S = 120.0
 
 WITHOUT_EPOCHS = """
 import torch
-from systems.elastic import api as elastic
+from systems.script import api as elastic
 
 model = torch.nn.Linear(4, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
@@ -40,7 +40,7 @@ def running(folder, *flags, script=SCRIPT):
     """A script, the example by default, with two workers of three slots, until it is asked to
     finish."""
     model = folder.parent / "digits.pt"
-    command = [sys.executable, "-m", "systems.elastic", "run", str(script), "--job", str(folder)]
+    command = [sys.executable, "-m", "systems.script", "run", str(script), "--job", str(folder)]
     command += ["--slots", "3", "--workers", "2", *flags, "--", "1000", str(model)]
     run = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     try:

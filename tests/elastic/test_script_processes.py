@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = """
 import os, subprocess, sys, torch
 from torch.utils.data import TensorDataset
-from systems.elastic import api as elastic
+from systems.script import api as elastic
 
 mine = subprocess.Popen(["sleep", "1000"])
 detached = subprocess.Popen(["sleep", "1000"], start_new_session=True)
@@ -87,7 +87,7 @@ def test_they_end_with_the_job_and_with_a_worker_that_is_killed(run, script, tmp
 @pytest.mark.long
 def test_they_end_with_the_command(start, signal, script, tmp_path):
     folder, job = tmp_path / "started", tmp_path / "job"
-    command = [sys.executable, "-m", "systems.elastic"]
+    command = [sys.executable, "-m", "systems.script"]
     process = subprocess.Popen(
         [*command, "run", str(script), "--start", start, "--job", str(job), "--", str(folder)],
         cwd=ROOT,

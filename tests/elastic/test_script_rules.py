@@ -21,7 +21,7 @@ HEAD = f"""
 import sys, torch
 sys.path.insert(0, {str(FOLDER)!r})
 from points import BATCH, EPOCHS, Points, error, network
-from systems.elastic import api as elastic
+from systems.script import api as elastic
 """
 BUILD = """
 model = network()

@@ -1,0 +1,1 @@
+"""Tables of files as job submissions, with every problem by its line."""

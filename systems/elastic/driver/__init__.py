@@ -1,0 +1,1 @@
+"""Driver's side of an elastic job: its processes, its members, its changes."""

@@ -1,0 +1,1 @@
+"""Leader of an elastic job: the worker that decides when members change."""

@@ -1,0 +1,1 @@
+"""Orders, options and messages that an elastic job's processes send each other."""

@@ -1,0 +1,1 @@
+"""Order of the samples, and the processes and threads that load them."""

@@ -1,0 +1,1 @@
+"""Driver of jobs: one process that starts, watches and ends the workers of all jobs."""

@@ -1,0 +1,1 @@
+"""Sums of gradients over the workers of a job."""

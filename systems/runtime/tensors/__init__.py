@@ -1,0 +1,1 @@
+"""Tensors of a training state: their layout, their memory, their files."""

@@ -1,0 +1,1 @@
+"""What drivers and workers agree on: messages, groups, orders of samples, options."""

@@ -1,0 +1,1 @@
+"""Worker of any backend: it builds the model, computes steps, and records evidence."""

@@ -1,6 +1,6 @@
 """Preparation of a worker until it can train: import, build, load.
 
-How workers join a job is elsewhere (``joining``, ``systems.elastic``). Every stage is timed on
+How workers join a job is elsewhere (``restart.join``, ``systems.elastic``). Every stage is timed on
 ``time.monotonic``, which all processes of one host share. The stages follow each other without a
 gap.
 """

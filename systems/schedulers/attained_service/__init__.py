@@ -1,0 +1,1 @@
+"""Orders by attained service, for Tiresias and its elastic version."""

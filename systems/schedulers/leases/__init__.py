@@ -1,0 +1,1 @@
+"""Leases over time, for Chronus."""

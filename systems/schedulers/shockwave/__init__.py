@@ -1,0 +1,1 @@
+"""Shockwave: slots by a market over a window of time."""

@@ -1,0 +1,1 @@
+"""Sia: slots of several device types by an integer program."""
