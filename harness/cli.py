@@ -15,7 +15,7 @@ import yaml
 
 from harness.comparison.as_recorded import recorded_rows
 from harness.comparison.assumptions import lines
-from harness.configuration.compose import is_file, understand, value_of
+from harness.configuration.compose import is_file, parse_overrides, value_of
 from harness.configuration.fast_yaml import read_yaml
 from harness.configuration.help import of_group, overview
 from harness.configuration.schema import GROUPS, RunConfig, hash_json
@@ -27,7 +27,7 @@ from harness.machine.terminal import console, seconds
 from harness.results.archive import ArchiveError, located
 from harness.results.store import StoredRun, StoreError, load_run
 from harness.run.estimate import estimate_wall_s
-from harness.run.execute import config_yaml, execute, mirror_run, tell_cautions
+from harness.run.execute import config_yaml, execute, mirror_run, print_warnings
 from harness.run.plan import Library, Plan, plan
 from harness.sweep import runner as sweep
 from harness.sweep.point_claims import Claims
@@ -84,16 +84,16 @@ def read_arguments(argv: Sequence[str]) -> Arguments:
             value = value or (rest.pop(0) if rest else "")
             _read_flag(flag, value, found)
         elif word.startswith("-"):
-            way_out = suggest(word, ("-m", "--cfg", "--from", "--point", "--help"))
-            found.problems.append(Problem(f"argument {word!r}", "unknown flag", way_out))
+            hint = suggest(word, ("-m", "--cfg", "--from", "--point", "--help"))
+            found.problems.append(Problem(f"argument {word!r}", "unknown flag", hint))
         elif word.startswith("study="):
             value = word.partition("=")[2]
             found.study = value if value not in ("", "null") else None
         elif word.startswith("size="):
             found.size = word.partition("=")[2]
             if found.size not in _SIZES:
-                way_out = f"give one of {', '.join(_SIZES)}"
-                found.problems.append(Problem("size", f"is {found.size!r}", way_out))
+                hint = f"give one of {', '.join(_SIZES)}"
+                found.problems.append(Problem("size", f"is {found.size!r}", hint))
         else:
             found.words.append(word)
     return found
@@ -108,8 +108,8 @@ def _read_flag(flag: str, value: str, found: Arguments) -> None:
             return
         found.base_path = str(path)
         if not path.is_file():
-            way_out = "give the config.yaml, or config.yaml.gz, of a stored run"
-            found.problems.append(Problem("--from", f"there is no file {value!r}", way_out))
+            hint = "give the config.yaml, or config.yaml.gz, of a stored run"
+            found.problems.append(Problem("--from", f"there is no file {value!r}", hint))
     elif value == "job":
         found.show_config = True
     else:
@@ -208,8 +208,8 @@ def _read_base(arguments: Arguments) -> Mapping[str, Any] | None:
     except (yaml.YAMLError, OSError, UnicodeDecodeError) as error:
         document = " ".join(str(error).split())
     if not isinstance(document, Mapping):
-        way_out = "give the config.yaml of a stored run"
-        raise UserError([Problem(f"--from {path}", f"holds no configuration: {document}", way_out)])
+        hint = "give the config.yaml of a stored run"
+        raise UserError([Problem(f"--from {path}", f"holds no configuration: {document}", hint)])
     return {key: value for key, value in document.items() if key not in _LABELS}
 
 
@@ -217,7 +217,7 @@ def _run_one(planned: Plan, command: list[str], mirroring: bool) -> int:
     config, out = planned.config, console()
     found = planned.reusable()
     if found is None and mirroring:  # a sweep has printed them already
-        tell_cautions([planned])
+        print_warnings([planned])
     if config.dry:
         jobs = f"{len(planned.trace.jobs):,} jobs on {planned.setup.cluster.num_slots} slots"
         when = "stored already" if found else f"about {seconds(estimate_wall_s(planned))}"
@@ -288,13 +288,13 @@ def _show_run(config: RunConfig, stored: StoredRun, status: str) -> None:
 
 
 def _run_many(arguments: Arguments, argv: list[str]) -> int:
-    understood = understand(arguments.words, sweeping=True)
+    understood = parse_overrides(arguments.words, sweeping=True)
     problems = [*arguments.problems, *understood.problems]
     if arguments.base_path is not None:
         problems.append(Problem("--from", "is for one run", "leave out -m and study="))
     if understood.sweeps and not arguments.sweeping:
-        way_out = "add -m, or give one value"
-        problems += [Problem(key, "has several values", way_out) for key in understood.sweeps]
+        hint = "add -m, or give one value"
+        problems += [Problem(key, "has several values", hint) for key in understood.sweeps]
     study: Study | None = None
     if arguments.study is not None:
         try:
@@ -348,11 +348,11 @@ def _label_problems(
     if label is None:
         return []
     if of_study:
-        way_out = "leave sweep out; or run points of your own with -m"
-        return [Problem(_LABEL, f"is {label!r}, but a study labels its runs itself", way_out)]
+        hint = "leave sweep out; or run points of your own with -m"
+        return [Problem(_LABEL, f"is {label!r}, but a study labels its runs itself", hint)]
     if not label.strip() or label.startswith(".") or "/" in label:
-        way_out = "use letters, digits, dash, dot: it names a folder"
-        return [Problem(_LABEL, f"is {label!r}", way_out)]
+        hint = "use letters, digits, dash, dot: it names a folder"
+        return [Problem(_LABEL, f"is {label!r}", hint)]
     return []
 
 

@@ -298,8 +298,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(line, file=sys.stderr)
     if not found and not num_replays:
         text = f"{chosen.a} and {chosen.b} have no setting in common"
-        way_out = "compare runs of the same configurations on the same inputs"
-        print(f"{text}; {way_out}", file=sys.stderr)
+        hint = "compare runs of the same configurations on the same inputs"
+        print(f"{text}; {hint}", file=sys.stderr)
         return 2
     _show(found, num_replays, unequal, show_all=chosen.all)
     by_a, by_b = _both(set_a, set_b)

@@ -17,11 +17,11 @@ class Problem:
     """Place of the mistake: a key of the configuration, a file and row, an argument."""
     fact: str
     """Description of what is wrong there."""
-    way_out: str = ""
+    hint: str = ""
     """Advice on how to correct it."""
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.fact}" + (f"; {self.way_out}" if self.way_out else "")
+        return f"{self.place}: {self.fact}" + (f"; {self.hint}" if self.hint else "")
 
 
 class UserError(Exception):

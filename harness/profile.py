@@ -109,8 +109,8 @@ def _numbers(option: str, text: str) -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
-        way_out = "give whole numbers with commas, for example 1,2,4"
-        raise UserError([Problem(option, f"is {text!r}", way_out)]) from None
+        hint = "give whole numbers with commas, for example 1,2,4"
+        raise UserError([Problem(option, f"is {text!r}", hint)]) from None
 
 
 _AS_IS = "as configured"
@@ -132,8 +132,8 @@ def _steps(text: str) -> tuple[int, dict[str, int]]:
     for part in text.split(","):
         name, _, number = part.rpartition("=")
         if not number.isdecimal() or name in found:
-            way_out = "give one number, and others by workload: 40,ncf=2000"
-            raise UserError([Problem("--steps", f"is {text!r}", way_out)])
+            hint = "give one number, and others by workload: 40,ncf=2000"
+            raise UserError([Problem("--steps", f"is {text!r}", hint)])
         found[name] = int(number)
     return found.pop("", 40), found
 
@@ -175,8 +175,8 @@ def measure_profile(options: argparse.Namespace) -> int:
         UserError: an option is wrong; all problems at once.
     """
     if options.file.suffix not in _YAML:
-        way_out = f"name the YAML file to write: {options.file}.yaml"
-        raise UserError([Problem("file", f"{options.file} is no .yaml", way_out)])
+        hint = f"name the YAML file to write: {options.file}.yaml"
+        raise UserError([Problem("file", f"{options.file} is no .yaml", hint)])
     name = options.file.stem
     steps, steps_of = _steps(options.steps)
     measurement = Measurement(
@@ -255,8 +255,8 @@ def what_failed(entry: sweep.Entry) -> Problem | None:
     records, place = entry.stored.records, str(entry.stored.path)
     job = records.jobs[0]
     if job.state != JobState.FINISHED:
-        way_out = "remove the cause, then repeat the command with --set force=true"
-        return Problem(place, f"the job is {job.state}: {job.reason}", way_out)
+        hint = "remove the cause, then repeat the command with --set force=true"
+        return Problem(place, f"the job is {job.state}: {job.reason}", hint)
     made = sum(change.outcome == "done" for change in records.changes)
     wanted = 1 + len(entry.planned.config.scheduler["script"])
     if made == wanted:

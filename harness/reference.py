@@ -79,8 +79,8 @@ def find_runs(label: str, results: Path, words: Sequence[str] = ()) -> list[Stor
     if study is None:
         runs = [run for run in iter_runs(results) if run.manifest.get("sweep") == label]
         if words:
-            way_out = "leave them out; only a study can be looked up with overrides"
-            raise UserError([Problem(" ".join(words), f"{label} is no study", way_out)])
+            hint = "leave them out; only a study can be looked up with overrides"
+            raise UserError([Problem(" ".join(words), f"{label} is no study", hint)])
         if not runs:
             fact = f"no study is called so, and no run in {results} has that label"
             raise UserError([Problem(label, fact, "name a study, or the label of a sweep")])
@@ -100,8 +100,8 @@ def find_runs(label: str, results: Path, words: Sequence[str] = ()) -> list[Stor
         total = len(missing) + len(found)
         shown = "; ".join(missing[:3]) + ("; ..." if len(missing) > 3 else "")
         fact = f"{len(missing)} of {total} points have no finished run in {results} ({shown})"
-        way_out = f"run them: python -m harness {' '.join([f'study={label}', *words])}"
-        raise UserError([Problem(f"study {label}", fact, way_out)])
+        hint = f"run them: python -m harness {' '.join([f'study={label}', *words])}"
+        raise UserError([Problem(f"study {label}", fact, hint)])
     return list(found.values())
 
 
@@ -147,8 +147,8 @@ def plan_copies(
         listed = ", ".join(f"{slugs[key]} ({len(own)} runs)" for key, own in machines.items())
         known = ", ".join(sorted(set(slugs.values())))
         fact = f"made on several machines: {listed}" if machines else f"none made on {hardware}"
-        way_out = f"choose with --hardware; known: {known}"
-        raise UserError([Problem(f"runs of {label}", fact, way_out)])
+        hint = f"choose with --hardware; known: {known}"
+        raise UserError([Problem(f"runs of {label}", fact, hint)])
     ((key, own),) = machines.items()
     folder = to / slugs[key] / label
     there = (folder, archive_of(folder))

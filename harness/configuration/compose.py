@@ -90,7 +90,7 @@ def quote(value: Any) -> str:
     return quoted(text)
 
 
-def understand(words: Iterable[str], sweeping: bool = False) -> Words:
+def parse_overrides(words: Iterable[str], sweeping: bool = False) -> Words:
     """Parse overrides one by one, so that every wrong one is reported.
 
     Args:
@@ -149,15 +149,15 @@ def _sort_in(override: Override, word: str, sweeping: bool, found: Words) -> Non
     root = key.split(".")[0]
     names = [*GROUPS, *KEYS, "study"]
     if override.package is not None or not root:
-        way_out = "write group=option or key=value"
-        found.problems.append(Problem(f"argument {word!r}", "is not understood", way_out))
+        hint = "write group=option or key=value"
+        found.problems.append(Problem(f"argument {word!r}", "is not understood", hint))
     elif root in RETIRED:
         found.problems.append(Problem(key, "is no key any more", RETIRED[root]))
     elif root not in names:
         found.problems.append(Problem(key, "unknown key", suggest(root, names)))
     elif root == "study":
-        way_out = "give it once, as study=NAME"
-        found.problems.append(Problem(key, "cannot be part of a point", way_out))
+        hint = "give it once, as study=NAME"
+        found.problems.append(Problem(key, "cannot be part of a point", hint))
     elif override.is_delete():
         if "." in key:
             found.values.append(f"~{key}")
@@ -215,8 +215,8 @@ def option_problem(group: str, option: Any) -> Problem | None:
         return Problem(group, f"there is no file {option}", "correct the path")
     if isinstance(option, str) and option in options(group):
         return None
-    way_out = suggest(str(option), options(group)) + "; or give a YAML file of your own"
-    return Problem(group, f"unknown option {show(option)}", way_out)
+    hint = suggest(str(option), options(group)) + "; or give a YAML file of your own"
+    return Problem(group, f"unknown option {show(option)}", hint)
 
 
 def compose(
@@ -298,9 +298,9 @@ def _compose(
                 _with_values(groups, [value])
             except (HydraException, OmegaConfBaseException) as own:
                 key, _, text = value.lstrip("+~").partition("=")
-                way_out = "see the keys there are with --cfg job"
+                hint = "see the keys there are with --cfg job"
                 fact = f"cannot be set to {text}" if text else "cannot be removed"
-                problems.append(Problem(key, f"{fact} ({_first_line(own)})", way_out))
+                problems.append(Problem(key, f"{fact} ({_first_line(own)})", hint))
         return None, problems or [Problem("config", _first_line(error))]
 
 

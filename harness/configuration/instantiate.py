@@ -57,10 +57,8 @@ def signature_problems(
     for parameter in parameters.values():
         required = parameter.name in names and parameter.default is parameter.empty
         if required and parameter.name not in options:
-            way_out = f"set {place}.{parameter.name}=...; options {known(names)}"
-            problems.append(
-                Problem(place, f"option {parameter.name!r} of {name} is missing", way_out)
-            )
+            hint = f"set {place}.{parameter.name}=...; options {known(names)}"
+            problems.append(Problem(place, f"option {parameter.name!r} of {name} is missing", hint))
     return fitted, problems
 
 

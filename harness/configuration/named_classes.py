@@ -118,15 +118,15 @@ def name_problem(target: Any, seam: str, place: str) -> Problem | None:
     """
     here = f"{place}.{TARGET}"
     if not isinstance(target, str) or not _is_dotted(target, at_least=2):
-        way_out = "give a dotted path such as package.module.Class"
-        return Problem(here, f"is {show(target)}", way_out)
+        hint = "give a dotted path such as package.module.Class"
+        return Problem(here, f"is {show(target)}", hint)
     module = target.rpartition(".")[0]
     if within(module, SEAMS[seam].within) or within(module, allowed_packages()):
         return None
     if within(module, _TABLE["packages"]):
         return Problem(here, f"{target} is no {seam}", _shipped(seam))
-    fact, way_out = _not_allowed(module)
-    return Problem(here, f"{target} is code {fact}", way_out)
+    fact, hint = _not_allowed(module)
+    return Problem(here, f"{target} is code {fact}", hint)
 
 
 def import_problems(part: Mapping[str, Any], seam: str, place: str) -> list[Problem | str]:
@@ -141,11 +141,11 @@ def import_problems(part: Mapping[str, Any], seam: str, place: str) -> list[Prob
     for number, module in enumerate(modules if isinstance(modules, list) else ()):
         here = f"{place}.{option}.{number}"
         if not isinstance(module, str) or not _is_dotted(module, at_least=1):
-            way_out = "give names such as package.module"
-            problems.append(Problem(here, f"is {show(module)}", way_out))
+            hint = "give names such as package.module"
+            problems.append(Problem(here, f"is {show(module)}", hint))
         elif not within(module, [*_TABLE["packages"], *_TABLE["libraries"], *allowed_packages()]):
-            fact, way_out = _not_allowed(module)
-            problems.append(Problem(here, f"{module} is code {fact}", way_out))
+            fact, hint = _not_allowed(module)
+            problems.append(Problem(here, f"{module} is code {fact}", hint))
     return problems
 
 
@@ -243,8 +243,8 @@ def _not_allowed(module: str) -> tuple[str, str]:
     package = module.partition(".")[0]
     listed = ", ".join([*allowed_packages(), package])
     path = Path.cwd() / PROJECT_FILE
-    way_out = f"if you trust package {package!r}, have this line in {path}: {ALLOW}: [{listed}]"
-    return "that is not of this project", way_out
+    hint = f"if you trust package {package!r}, have this line in {path}: {ALLOW}: [{listed}]"
+    return "that is not of this project", hint
 
 
 def _is_of_python(module: str) -> bool:

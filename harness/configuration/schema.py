@@ -136,15 +136,15 @@ def read_config(
     return (RunConfig(**values) if len(values) == len(fields) else None), problems
 
 
-def _read_value(name: str, value: Any, hint: Any, spec: dataclasses.Field[Any]) -> Any:
+def _read_value(name: str, value: Any, annotation: Any, spec: dataclasses.Field[Any]) -> Any:
     try:
-        fitted = coerce(value, hint)
+        fitted = coerce(value, annotation)
     except MismatchError as mismatch:
         raise UserError([Problem(name, f"is {show(value)}", f"give {mismatch}")]) from None
     check: Check | None = spec.metadata.get("check")
-    way_out = check(fitted) if check else None
-    if way_out:
-        raise UserError([Problem(name, f"is {show(value)}", way_out)])
+    hint = check(fitted) if check else None
+    if hint:
+        raise UserError([Problem(name, f"is {show(value)}", hint)])
     return fitted
 
 

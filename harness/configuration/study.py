@@ -105,8 +105,8 @@ class Study:
         if not found:
             axes = {axis for point in points for axis in point.axes}
             asked = " ".join(f"{key}={value}" for key, value in only.items() if key in axes)
-            way_out = f"python -m harness study={self.name} dry=true lists the points"
-            raise UserError([Problem("study", f"no point of the study has {asked}", way_out)])
+            hint = f"python -m harness study={self.name} dry=true lists the points"
+            raise UserError([Problem("study", f"no point of the study has {asked}", hint)])
         return found
 
     def sized(self, words: Sequence[str]) -> list[str]:

@@ -15,7 +15,7 @@ import struct
 from enum import IntEnum
 
 
-class Doing(IntEnum):
+class WorkerPhase(IntEnum):
     """Activities of a worker. Each lasts until the next is stored."""
 
     START = 0
@@ -48,8 +48,8 @@ class Doing(IntEnum):
 
 
 LAYOUT = struct.Struct("<BBBxI")
-"""Fields of a mark: the activity (``Doing``); 1 if the worker leads the job now; 1 if it is the
-first worker (rank 0) now. The last field is its process id on this host."""
+"""Fields of a mark: the activity (``WorkerPhase``); 1 if the worker leads the job now; 1 if it is
+the first worker (rank 0) now. The last field is its process id on this host."""
 SIZE = LAYOUT.size
 DOING, LEADS, IS_FIRST = 0, 1, 2
 """Byte offsets of the three fields that change."""

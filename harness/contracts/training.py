@@ -287,7 +287,7 @@ class Backend(Protocol):
         """
         ...
 
-    def cautions(self, cluster: Cluster) -> list[str]:
+    def warnings(self, cluster: Cluster) -> list[str]:
         """Return what users may expect and the backend does not promise on these slots. Each line
         has the option, the fact and the way out. The lines are shown before a live run, which
         starts all the same."""
@@ -333,7 +333,7 @@ class Backend(Protocol):
         """End the job without finishing it."""
         ...
 
-    def hold(self, job_id: str, target_step: int) -> None:
+    def set_target_step(self, job_id: str, target_step: int) -> None:
         """Set the step at which the job finishes. A step that has passed means the next step
         boundary."""
         ...

@@ -62,7 +62,7 @@ class EngineConfig(Protocol):
         """Return what makes this run impossible on this engine, each with its way out."""
         ...
 
-    def cautions(self, setup: EngineSetup) -> list[str]:
+    def warnings(self, setup: EngineSetup) -> list[str]:
         """Return what a user may expect and this run will not have, each with its way out."""
         ...
 

@@ -40,7 +40,7 @@ class SimulatedVaried(Simulated):
             )
         return found
 
-    def cautions(self, setup: EngineSetup) -> list[str]:
+    def warnings(self, setup: EngineSetup) -> list[str]:
         """Return the workloads whose speeds do not vary, because the profile states no spread for
         them."""
         fixed = sorted(workload for workload, varies in self._varies(setup).items() if not varies)

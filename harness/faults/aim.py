@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.contracts.engine import Change
-from harness.contracts.marks import Doing
+from harness.contracts.marks import WorkerPhase
 from harness.engines.live.slot_outages import Worker
 from harness.faults.marks import SeenMarks
 from harness.faults.plan import ANY, JOINING, LEAVE, SAVE, FaultPlan
@@ -19,7 +19,13 @@ LOOK_S = 0.001
 NAP_S = 0.0001
 """Pause within a look for a phase that lasts milliseconds and comes once; it leaves the cores to
 the workers. Looks for the phases of a step have no pause."""
-_OF_A_STEP = (Doing.BETWEEN, Doing.FORWARD, Doing.BACKWARD, Doing.REDUCE, Doing.UPDATE)
+_OF_A_STEP = (
+    WorkerPhase.BETWEEN,
+    WorkerPhase.FORWARD,
+    WorkerPhase.BACKWARD,
+    WorkerPhase.REDUCE,
+    WorkerPhase.UPDATE,
+)
 
 
 @dataclass(frozen=True)
@@ -139,7 +145,7 @@ class Aim:
     def is_there(self, name: str, marks: SeenMarks) -> bool:
         """Look at the mark of a process for a while, and return whether it reaches the wanted
         phase."""
-        wanted = Doing[self.moment.upper()]
+        wanted = WorkerPhase[self.moment.upper()]
         naps = wanted not in _OF_A_STEP
         until = time.monotonic() + LOOK_S
         mark = marks.of(name)

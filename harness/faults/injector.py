@@ -138,9 +138,9 @@ class FaultyBackend:
         """Return the problems of the inner backend."""
         return self._inner.problems(cluster)
 
-    def cautions(self, cluster: Cluster) -> list[str]:
-        """Return the cautions of the inner backend."""
-        return self._inner.cautions(cluster)
+    def warnings(self, cluster: Cluster) -> list[str]:
+        """Return the warnings of the inner backend."""
+        return self._inner.warnings(cluster)
 
     def bitwise(self, cluster: Cluster) -> bool:
         """Return the answer of the inner backend."""
@@ -185,9 +185,9 @@ class FaultyBackend:
         self._begin(change)
         self._inner.stop(change)
 
-    def hold(self, job_id: str, target_step: int) -> None:
+    def set_target_step(self, job_id: str, target_step: int) -> None:
         """Set the last step of the job in the inner backend."""
-        self._inner.hold(job_id, target_step)
+        self._inner.set_target_step(job_id, target_step)
 
     def poll(self, timeout_s: float) -> list[Report]:
         """Return the inner backend's reports, and bring about the faults that come due."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import mmap
 from pathlib import Path
 
-from harness.contracts.marks import DOING, IS_FIRST, LAYOUT, LEADS, SIZE, Doing
+from harness.contracts.marks import DOING, IS_FIRST, LAYOUT, LEADS, SIZE, WorkerPhase
 from harness.files.safe_names import file_name
 
 
@@ -18,7 +18,7 @@ class SeenMark:
 
     @property
     def doing(self) -> int:
-        """Present or last activity of the worker; a ``Doing``."""
+        """Present or last activity of the worker; a ``WorkerPhase``."""
         return self._memory[DOING]
 
     @property
@@ -51,7 +51,7 @@ class SeenMarks:
             found = self._seen[name] = SeenMark(memory)
         return found
 
-    def doing(self, name: str) -> Doing:
+    def doing(self, name: str) -> WorkerPhase:
         """Return the present or last activity of a process."""
         found = self.of(name)
-        return Doing.START if found is None else Doing(found.doing)
+        return WorkerPhase.START if found is None else WorkerPhase(found.doing)

@@ -6,12 +6,12 @@ import math
 import signal as signals
 from dataclasses import dataclass
 
-from harness.contracts.marks import Doing
+from harness.contracts.marks import WorkerPhase
 from harness.faults.slowing import LONGEST_STOP_S
 
 ANY = "any"
 SAVE, LEAVE = "save", "leave"
-PHASES = tuple(doing.name.lower() for doing in Doing if doing is not Doing.START)
+PHASES = tuple(doing.name.lower() for doing in WorkerPhase if doing is not WorkerPhase.START)
 """Activities of a worker for which a fault can wait."""
 JOINING = ("prepare", "copy")
 OF_A_CHANGE = (*JOINING, "switch", LEAVE)

@@ -23,6 +23,6 @@ def hidden_packages() -> list[Problem]:
         origin = Path(spec.origin).resolve() if spec is not None and spec.origin else None
         if origin is not None and origin.parent != _ROOT / name:
             fact = f"hides Elastrace's package {name}"
-            way_out = "rename it, work in another directory, or set PYTHONSAFEPATH=1"
-            found.append(Problem(str(origin), fact, way_out))
+            hint = "rename it, work in another directory, or set PYTHONSAFEPATH=1"
+            found.append(Problem(str(origin), fact, hint))
     return found

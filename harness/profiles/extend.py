@@ -94,9 +94,9 @@ def _found(name: str, place: Path, shipped: Path, shown: Path) -> Path:
     known = sorted(
         {one.stem for folder in (place.parent, shipped) for one in folder.glob("*.yaml")}
     )
-    way_out = f"{suggest(name, known)}; or give the path of a YAML file"
+    hint = f"{suggest(name, known)}; or give the path of a YAML file"
     raise ProfileError(
-        [f"{shown}: there is no profile {name!r}; {way_out}; correct its {DEFAULTS} list"]
+        [f"{shown}: there is no profile {name!r}; {hint}; correct its {DEFAULTS} list"]
     )
 
 

@@ -55,14 +55,14 @@ def waiting_for_ever(
         why: why the scheduler will not start them, as a clause.
     """
     asked = [f"{job_id}, which asks {_slots(live[job_id])}" for job_id in sorted(live)[:5]]
-    fact, way_out = "", "Give the cluster more slots"
+    fact, hint = "", "Give the cluster more slots"
     if num_down:
         fact = f" {num_down} of {cluster.num_slots} slots are down and never come up again."
-        way_out = "Let the trace bring slots up again"
+        hint = "Let the trace bring slots up again"
     wait = "job waits" if len(live) == 1 else "jobs wait"
     return ReplayError(
         f"{len(live)} {wait} for ever (first: {'; '.join(asked)}): nothing runs, nothing is due"
-        f" and {why}.{fact} {way_out}, or let the scheduler refuse what it cannot serve."
+        f" and {why}.{fact} {hint}, or let the scheduler refuse what it cannot serve."
     )
 
 

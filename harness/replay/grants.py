@@ -65,7 +65,7 @@ class Grants:
         order of the decisions."""
         self._num_changes = 0
 
-    def want(self, job: ReplayJob, target: Grant | None) -> None:
+    def set_target(self, job: ReplayJob, target: Grant | None) -> None:
         """Record the grant that a job is to have; None: no slots."""
         before = job.target.num_slots if job.target else 0
         self.num_granted += (target.num_slots if target else 0) - before
@@ -216,7 +216,7 @@ class Grants:
         job.rate = 0.0
         job.reached = None
         self._book.move(job, JobState.SUSPENDED if job.has_run else JobState.PENDING)
-        self.want(job, None)
+        self.set_target(job, None)
 
     def shrunk(self, job: ReplayJob, event: Event) -> None:
         """Record that a job lost some workers and their slots, and trains on with the others.
@@ -232,7 +232,7 @@ class Grants:
         self.hold(job, remaining, event.time_s)
         job.rate = event.samples_per_s
         job.reached = Grant(len(remaining), global_batch=job.reached.global_batch)
-        self.want(job, job.reached)
+        self.set_target(job, job.reached)
 
     def leave(self, job: ReplayJob, time_s: float) -> None:
         """Release all slots of a job that has ended, and drop its grant and its change."""
@@ -240,7 +240,7 @@ class Grants:
         self.close(job, end, "overtaken")
         self.hold(job, (), time_s)
         job.reached = None
-        self.want(job, None)
+        self.set_target(job, None)
 
     def close(self, job: ReplayJob, event: Event, outcome: str) -> None:
         """End the record of a job's change, if the job has a change in flight."""

@@ -256,7 +256,7 @@ class _Replay:
             self.grants.dropped(job, event, "retry")
         elif kind is EventKind.CHANGE_FAILED:
             self.grants.dropped(job, event, "failed")
-            self.grants.want(job, job.reached)  # what it has becomes its grant again
+            self.grants.set_target(job, job.reached)  # what it has becomes its grant again
         elif kind is EventKind.GRANT_LOST:
             self.grants.lost(job, event)
         elif kind is EventKind.GRANT_SHRUNK:
@@ -325,9 +325,9 @@ class _Replay:
             if isinstance(action, Suspend):
                 if job.target is not None and job.slots:
                     job.num_preemptions += 1
-                self.grants.want(job, None)
+                self.grants.set_target(job, None)
             else:
-                self.grants.want(job, action)
+                self.grants.set_target(job, action)
 
     def _reconcile(self) -> None:
         """Give the engine every change that can begin now, until none is left."""

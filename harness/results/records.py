@@ -166,7 +166,7 @@ class FaultRecord:
     """Phase in which it was to be struck; ``any``: at a random moment."""
     struck_in: str = "start"
     """Activity of the worker when it died (or was stopped), by its mark: a
-    ``contracts.marks.Doing`` in lower case. Also ``start`` if the backend keeps no marks."""
+    ``contracts.marks.WorkerPhase`` in lower case. Also ``start`` if the backend keeps no marks."""
     led: int = 0
     """1 if it led the job then, 0 if not."""
     was_first: int = 0

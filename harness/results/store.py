@@ -411,10 +411,10 @@ def failed_runs(folder: Path) -> Iterator[tuple[str, str]]:
 
 def _explain(error: OSError, place: Path) -> str:
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        way_out = "free some space (or raise the limit), then run the point again"
+        hint = "free some space (or raise the limit), then run the point again"
     else:
-        way_out = "check that the directory can be written, then run the point again"
-    return f"{place}: cannot be written: {error.strerror or error}; nothing was kept; {way_out}"
+        hint = "check that the directory can be written, then run the point again"
+    return f"{place}: cannot be written: {error.strerror or error}; nothing was kept; {hint}"
 
 
 def _damaged(path: Path, error: Exception) -> str:

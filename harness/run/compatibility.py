@@ -80,8 +80,8 @@ def placement_problems(
         return []
     chosen, mechanism = names
     fact = f"{chosen} moves jobs to make room for others and {mechanism} cannot migrate jobs"
-    way_out = "use a placement that moves none (for example placement=buddy), or another backend"
-    return [Problem(f"placement={chosen}, backend={mechanism}", fact, way_out)]
+    hint = "use a placement that moves none (for example placement=buddy), or another backend"
+    return [Problem(f"placement={chosen}, backend={mechanism}", fact, hint)]
 
 
 def _can(backend: Backend, requirement: Requirement) -> bool:

@@ -60,7 +60,7 @@ def execute(
         "trace": describe_trace(planned.trace),
         "profile": dict(planned.setup.profile.provenance),
         "metrics_version": VERSION,
-        "cautions": planned.cautions,
+        "warnings": planned.warnings,
     }
     store = RunStore(Path(config.results_dir))
     with interruptible(config.max_wall_s), ExitStack() as stack:
@@ -91,10 +91,10 @@ def execute(
     return stored.path
 
 
-def tell_cautions(plans: Iterable[Plan]) -> None:
-    """Print the cautions of these runs on stderr, each once."""
-    for text in dict.fromkeys(text for planned in plans for text in planned.cautions):
-        _warn(f"caution: {text}")
+def print_warnings(plans: Iterable[Plan]) -> None:
+    """Print the warnings of these runs on stderr, each once."""
+    for text in dict.fromkeys(text for planned in plans for text in planned.warnings):
+        _warn(f"warning: {text}")
 
 
 def _warn(line: str) -> None:

@@ -32,7 +32,7 @@ def logical_worker_problems(jobs: Sequence[JobSpec], trace: str) -> list[Problem
         trace: chosen option of the trace, for the text.
     """
     found: list[Problem | str] = []
-    for what, bad, way_out in (
+    for what, bad, hint in (
         (
             "a smaller batch than logical workers",
             [job for job in jobs if job.global_batch < job.num_logical_workers],
@@ -48,5 +48,5 @@ def logical_worker_problems(jobs: Sequence[JobSpec], trace: str) -> list[Problem
             names = ", ".join(job.job_id for job in bad[:_FEW])
             more = ", ..." if len(bad) > _FEW else ""
             fact = f"{len(bad)} of {len(jobs)} jobs have {what} ({names}{more})"
-            found.append(Problem(f"trace={trace}", fact, f"{way_out}, or choose another backend"))
+            found.append(Problem(f"trace={trace}", fact, f"{hint}, or choose another backend"))
     return found

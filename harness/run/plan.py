@@ -79,9 +79,9 @@ class Plan:
         return None if self.config.force else self.stored()
 
     @property
-    def cautions(self) -> list[str]:
+    def warnings(self) -> list[str]:
         """Features that a user may expect and this run will not have, each with its way out."""
-        return self.engine.cautions(self.setup)
+        return self.engine.warnings(self.setup)
 
 
 def plan(

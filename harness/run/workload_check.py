@@ -60,8 +60,8 @@ def workload_problems(
     if done.returncode == 0:
         return list(json.loads(done.stdout.splitlines()[-1]))
     last = (done.stderr.strip().splitlines() or ["no further text"])[-1]
-    way_out = "correct its class, or choose another pool"
-    return [Problem("workload.pool", f"a workload cannot be built ({last})", way_out)]
+    hint = "correct its class, or choose another pool"
+    return [Problem("workload.pool", f"a workload cannot be built ({last})", hint)]
 
 
 def drawn_problems(workload: Workload, place: str, *, allowed: bool) -> list[Problem]:
@@ -72,7 +72,7 @@ def drawn_problems(workload: Workload, place: str, *, allowed: bool) -> list[Pro
     random states, because those are given to every process that fetches.
     """
     ids = range(0, workload.num_samples, max(1, workload.num_samples // NUM_TRIED))
-    way_out = "compute samples from the seed, the epoch and the id (docs/how-to-add-a-workload.md)"
+    hint = "compute samples from the seed, the epoch and the id (docs/how-to-add-a-workload.md)"
     names: set[str] = set()
     for one in ids:
         before = _random_states()
@@ -87,12 +87,12 @@ def drawn_problems(workload: Workload, place: str, *, allowed: bool) -> list[Pro
             fact = "samples() gives another sample when asked for the same again"
             if names:
                 fact += ", also from the same random states of torch, NumPy and Python"
-            return [Problem(place, fact, way_out)]
+            return [Problem(place, fact, hint)]
     if not names or allowed:
         return []
     fact = f"samples() draws from the random state of {' and '.join(sorted(names))}"
-    way_out += ", or use backend=virtual_thread backend.drawn_samples=true"
-    return [Problem(place, fact, way_out)]
+    hint += ", or use backend=virtual_thread backend.drawn_samples=true"
+    return [Problem(place, fact, hint)]
 
 
 @dataclass(frozen=True)

@@ -25,9 +25,9 @@ def read_pool(workload: Mapping[str, Any]) -> dict[str, WorkloadSpec]:
     pool = workload.get("pool")
     if not isinstance(pool, Mapping) or not pool:
         fact = "has no workloads"
-        way_out = "map each name to a _target_ and options"
-        raise UserError([Problem("workload.pool", fact, way_out)])
-    way_out = "say which class to build: package.module.Class"
+        hint = "map each name to a _target_ and options"
+        raise UserError([Problem("workload.pool", fact, hint)])
+    hint = "say which class to build: package.module.Class"
     problems: list[Problem | str] = [
         Problem(
             f"workload.pool.{name}", f"has no {TARGET}", "say which class: package.module.Class"

@@ -151,8 +151,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         expected = replays(iter_runs(chosen.reference))
         if not expected or not (chosen.reference / VERDICTS).is_file():
             fact = f"holds no quick simulated run, or no {VERDICTS}"
-            way_out = "give the folder of the committed records: --reference results/reference"
-            print(Problem(str(chosen.reference), fact, way_out), file=sys.stderr)
+            hint = "give the folder of the committed records: --reference results/reference"
+            print(Problem(str(chosen.reference), fact, hint), file=sys.stderr)
             return 2
         smoke = _Smoke(chosen.reference, chosen.out, expected)
         with interruptible():

@@ -74,8 +74,8 @@ def check(
     for name, own in sorted(_by_study(runs, study).items()):
         if name not in options("study"):
             place = f"{len(own)} runs of {name or 'no study'}"
-            way_out = f"say of which with --study; {suggest(name, options('study'))}"
-            problems.append(Problem(place, "are not of a shipped study", way_out))
+            hint = f"say of which with --study; {suggest(name, options('study'))}"
+            problems.append(Problem(place, "are not of a shipped study", hint))
             continue
         problems += closed_problems(own, load_study(name))
     return problems
@@ -141,8 +141,8 @@ def _no_point(
         for key in keys[:_SHOWN]
     ]
     more = f", and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else ""
-    way_out = "leave it as it is, or submit to the open division"
-    return Problem(run.run_id, f"is no point of {study.name}: {', '.join(texts)}{more}", way_out)
+    hint = "leave it as it is, or submit to the open division"
+    return Problem(run.run_id, f"is no point of {study.name}: {', '.join(texts)}{more}", hint)
 
 
 def _differing(values: Mapping[str, str], others: Mapping[str, str]) -> list[str]:

@@ -117,9 +117,9 @@ class Claims:
         except OSError as error:
             if error.errno not in _NO_LOCKS:
                 raise
-            way_out = "run one command at a time with this folder"
+            hint = "run one command at a time with this folder"
             fact = f"its file system has no locks ({error.strerror})"
-            self._tell(None, f"warning: {self._root}: {fact}; {way_out}")
+            self._tell(None, f"warning: {self._root}: {fact}; {hint}")
             return Claim()
         if isinstance(taken, Refusal):
             holder = taken.holder and (taken.holder.pid, taken.holder.host)

@@ -18,7 +18,7 @@ from typing import Any
 
 from harness.comparison.as_recorded import recorded_rows
 from harness.comparison.assumptions import lines
-from harness.configuration.compose import compose, defaults, quote, understand
+from harness.configuration.compose import compose, defaults, parse_overrides, quote
 from harness.configuration.schema import RunConfig, read_config
 from harness.configuration.study import Point
 from harness.errors import UserError
@@ -29,7 +29,7 @@ from harness.machine.interrupts import Interrupted, interruptible
 from harness.machine.terminal import console, seconds
 from harness.results.store import RunStore, StoredRun
 from harness.run.estimate import estimate_wall_s
-from harness.run.execute import config_yaml, mirror_run, tell_cautions
+from harness.run.execute import config_yaml, mirror_run, print_warnings
 from harness.run.plan import Library, Plan, plan
 from harness.sweep.point_claims import LOOK_S, Claim, Claims, Refusal
 from harness.sweep.progress import SweepProgress
@@ -146,7 +146,7 @@ def read_words(
     Raises:
         UserError: everything that is wrong with the words and with what they compose.
     """
-    understood = understand(words)
+    understood = parse_overrides(words)
     container, problems = compose(understood, base)
     problems = [*understood.problems, *problems]
     if container is None:
@@ -174,7 +174,7 @@ def show_plan(sweep: Sweep, entries: Sequence[Entry]) -> None:
         line = f"{number:4}  {axes}  {jobs:,} jobs, {time_text}  ({entry.planned.run_id})"
         out.print(line, markup=False)  # a list of names would be taken for a style
     still = [entry for entry in entries if entry.is_open]
-    tell_cautions(entry.planned for entry in still)
+    print_warnings(entry.planned for entry in still)
     total = seconds(remaining_s(entries, _width(sweep)))
     out.print(
         f"{len(entries)} points, {len(still)} to run, about {total} in all. dry=true: nothing"
@@ -210,7 +210,7 @@ def run_sweep(sweep: Sweep, entries: list[Entry]) -> int:
     out = console()
     folder = sweep_folder(sweep, entries)
     folder.mkdir(parents=True, exist_ok=True)
-    tell_cautions(entry.planned for entry in entries if entry.is_open)
+    print_warnings(entry.planned for entry in entries if entry.is_open)
     progress = SweepProgress(len(entries), sum(not entry.is_open for entry in entries))
     exit_code = 0
     try:

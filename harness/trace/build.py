@@ -94,8 +94,8 @@ def build_parts(config: Mapping[str, Any], base_dir: Path) -> tuple[Reader, Sequ
     ]
     slots = config.get("recorded_on_slots", 1)
     if isinstance(slots, bool) or not isinstance(slots, int) or slots < 1:
-        way_out = "give the number of slots of the cluster it was recorded on"
-        problems.append(Problem("trace.recorded_on_slots", f"is {slots!r}", way_out))
+        hint = "give the number of slots of the cluster it was recorded on"
+        problems.append(Problem("trace.recorded_on_slots", f"is {slots!r}", hint))
     reader = None
     if config.get("reader"):
         reader = _part(_located(config["reader"], base_dir), "trace.reader", "reader", problems)

@@ -208,8 +208,8 @@ class ColumnsReader(ColumnOptions):
             if cells.workload[row] == RECORDED:
                 batch[row] = slots[row]
             else:
-                way_out = f"give the batch of {cells.workload[row]!r}, or set defaults.batch"
-                cells.bad(row, "batch", way_out)
+                hint = f"give the batch of {cells.workload[row]!r}, or set defaults.batch"
+                cells.bad(row, "batch", hint)
         return batch
 
     def _slots(self, cells: Cells, notes: set[str]) -> Floats:
@@ -233,8 +233,8 @@ class ColumnsReader(ColumnOptions):
             elif not name:
                 cells.bad(row, "workload", "name one, or give it in defaults")
             elif self.workloads is not None and name not in self.workloads:
-                way_out = f"{suggest(name, self.workloads)}; or rename it in workload_renames"
-                cells.bad(row, "workload", way_out)
+                hint = f"{suggest(name, self.workloads)}; or rename it in workload_renames"
+                cells.bad(row, "workload", hint)
         return renamed
 
     def _work_samples(
@@ -254,8 +254,8 @@ class ColumnsReader(ColumnOptions):
             if cells.workload[row] == RECORDED and not np.isnan(duration_s[row]):
                 work[row] = duration_s[row] * slots[row]
             else:
-                way_out = "give it; only with the program 'recorded' and a duration it may be empty"
-                cells.bad(row, "work", way_out)
+                hint = "give it; only with the program 'recorded' and a duration it may be empty"
+                cells.bad(row, "work", hint)
         return work
 
     def _sizes(self, cells: Cells) -> Floats:
@@ -265,8 +265,8 @@ class ColumnsReader(ColumnOptions):
             if name in self.samples_per_epoch:
                 sizes[row] = self.samples_per_epoch[name]
             elif name:
-                way_out = f"has no samples_per_epoch; {suggest(name, self.samples_per_epoch)}"
-                cells.bad(row, "workload", way_out)
+                hint = f"has no samples_per_epoch; {suggest(name, self.samples_per_epoch)}"
+                cells.bad(row, "workload", hint)
         return sizes
 
 

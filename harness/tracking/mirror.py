@@ -353,7 +353,7 @@ def _errors(where: Target, results: Sequence[Path] = ()) -> Iterator[None]:
         where: the store.
         results: folders of the runs to fill it from later; empty: the usual ones.
     """
-    way_out = (
+    hint = (
         "Finished runs are safe in the results folder; fill MLflow from them later:"
         f" {_refill_command(where, results)}"
     )
@@ -364,11 +364,11 @@ def _errors(where: Target, results: Sequence[Path] = ()) -> Iterator[None]:
     except Timeout as timeout:
         raise LockedError(
             f"{timeout.lock_file}: another process has had this lock for {LOCK_WAIT_S:g} s, so"
-            f" MLflow was not filled. {way_out}"
+            f" MLflow was not filled. {hint}"
         ) from timeout
     except Exception as error:
         lines = str(error).splitlines() or [type(error).__name__]
-        raise TrackingError(f"MLflow at {where.uri} failed: {lines[0]}. {way_out}") from error
+        raise TrackingError(f"MLflow at {where.uri} failed: {lines[0]}. {hint}") from error
 
 
 def _refill_command(where: Target, results: Sequence[Path]) -> str:

@@ -261,8 +261,8 @@ def rewritten(page: str, text: str) -> str:
     before, found, rest = page.partition(BEGIN)
     _, also_found, after = rest.partition(END)
     if not (found and also_found):
-        way_out = f"put the lines {BEGIN} and {END} where the section is to be"
-        raise UserError([Problem(str(PAGE), "lacks the marks of the section", way_out)])
+        hint = f"put the lines {BEGIN} and {END} where the section is to be"
+        raise UserError([Problem(str(PAGE), "lacks the marks of the section", hint)])
     return f"{before}{BEGIN}\n\n{text}\n{END}{after}"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
-from harness.contracts.marks import Doing
+from harness.contracts.marks import WorkerPhase
 from harness.metrics.statistics import percentile_interval
 from reports.drawing import style
 from reports.drawing.figure import Drawing, Table
@@ -36,8 +36,8 @@ _PHASES = {
     "leave": "leave",
     **_UNMARKED,
 }
-"""Phases in the order of the figure; names are those of ``Doing``, or of the job's activity."""
-assert {doing.name.lower() for doing in Doing} - {"start"} <= _PHASES.keys()
+"""Phases in the order of the figure, by names of ``WorkerPhase`` or of the job's activity."""
+assert {doing.name.lower() for doing in WorkerPhase} - {"start"} <= _PHASES.keys()
 _ROLES = {"leader": "led", "first worker": "was_first"}
 TARGET_MS = 100.0
 _LEAST_MS = 1.0

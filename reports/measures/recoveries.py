@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
-from harness.contracts.marks import Doing
+from harness.contracts.marks import WorkerPhase
 from harness.results.records import FaultRecord, StepRecord
 from reports.measures.rescales import system_names
 from reports.runs.selection import ReportRun
@@ -16,7 +16,7 @@ STEPS_BEFORE = 10
 HANG_S = 20.0
 """Seconds without a committed step after a fault from which a job counts as hanging. The longest
 recovery, a restart after a detected hang, takes a few seconds at these sizes."""
-UNMARKED = Doing.START.name.lower()
+UNMARKED = WorkerPhase.START.name.lower()
 RANDOM = "any"
 
 

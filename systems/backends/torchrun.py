@@ -9,7 +9,7 @@ from harness.contracts.engine import Abilities
 from harness.contracts.training import Phases, TrainingOrder
 from systems.runtime.driver.backend import DrivenBackend
 from systems.runtime.driver.ending import STARTING
-from systems.runtime.driver.job_protocol import DrivenJob, Hands, MakeJob
+from systems.runtime.driver.job_protocol import DrivenJob, JobServices, MakeJob
 from systems.runtime.wire.options import RuntimeOptions
 from systems.torchrun.job import TorchrunJob
 from systems.torchrun.options import TorchrunOptions
@@ -94,8 +94,10 @@ class Torchrun(DrivenBackend):
         )
 
     def _jobs(self, cluster: Cluster) -> MakeJob:
-        def make_job(order: TrainingOrder, hands: Hands, before: DrivenJob | None) -> DrivenJob:
+        def make_job(
+            order: TrainingOrder, services: JobServices, before: DrivenJob | None
+        ) -> DrivenJob:
             serial = before.serial if before is not None else 0
-            return TorchrunJob(order, hands, self._options, cluster, serial)
+            return TorchrunJob(order, services, self._options, cluster, serial)
 
         return make_job

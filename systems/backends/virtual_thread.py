@@ -112,8 +112,8 @@ class VirtualThread(ElasticBackend):
         """Phases of a restart or, with ``stop_free``, of a switch."""
         return restart_phases() if self._stops else super().phases
 
-    def cautions(self, cluster: Cluster) -> list[str]:
-        """Return a caution if bits depend on the types of slots, though not on their number."""
+    def warnings(self, cluster: Cluster) -> list[str]:
+        """Return a warning if bits depend on the types of slots, though not on their number."""
         types = slot_types(cluster, self._runtime)
         if not self._runtime.carries_ranks or len(types) == 1:
             return []

@@ -15,7 +15,7 @@ from typing import Any
 from harness.contracts.launcher import Exit, ProcessSpec
 from systems.restart.order import WorkerOrder
 from systems.runtime.driver.beats import after_silence
-from systems.runtime.driver.job_protocol import Hands, Saved
+from systems.runtime.driver.job_protocol import JobServices, Saved
 from systems.runtime.wire.control import Message, encode
 from systems.runtime.wire.control_server import Connection
 
@@ -38,7 +38,7 @@ class Generation:
 
     orders: Sequence[WorkerOrder]
     specs: Sequence[ProcessSpec]
-    hands: Hands
+    services: JobServices
     spawned_at: float = 0.0
     handles: dict[int, int] = field(default_factory=dict)
     connections: dict[int, Connection] = field(default_factory=dict)
@@ -101,27 +101,27 @@ class Generation:
             encode(order.message())  # fail here rather than when a worker asks for its order
         self.spawned_at = time.monotonic()
         for rank, spec in enumerate(self.specs):
-            self.handles[rank] = self.hands.launch(spec)
+            self.handles[rank] = self.services.launch(spec)
 
     def connected(self, rank: int, connection: Connection) -> bool:
         """Send a worker that has greeted its order; return False if this rank is not expected."""
         if rank not in self.handles or rank in self.connections:
             return False
         self.connections[rank] = connection
-        self.hands.send(connection, self.orders[rank].message())
+        self.services.send(connection, self.orders[rank].message())
         if rank == 0:
             self.greeted_at = time.monotonic()
             for message in self._waiting:
-                self.hands.send(connection, message)
+                self.services.send(connection, message)
             self._waiting.clear()
         elif self._store is not None:
-            self.hands.send(connection, self._store)
+            self.services.send(connection, self._store)
         return True
 
     def tell(self, message: Message) -> None:
         """Send a message to rank 0, or keep it until rank 0 connects."""
         if 0 in self.connections:
-            self.hands.send(self.connections[0], message)
+            self.services.send(self.connections[0], message)
         else:
             self._waiting.append(message)
 
@@ -132,7 +132,7 @@ class Generation:
             self._store = message
             for other, connection in self.connections.items():
                 if other != 0:
-                    self.hands.send(connection, message)
+                    self.services.send(connection, message)
         elif kind == "left":
             self.left.add(rank)
             self._let_go()
@@ -148,8 +148,8 @@ class Generation:
         """Record the end of a process, after reading what it still had sent."""
         if rank in self.connections:
             # Drain before closing: a last message may explain the end.
-            self.hands.server.drain(self.connections[rank])
-            self.hands.server.close_connection(self.connections[rank])
+            self.services.server.drain(self.connections[rank])
+            self.services.server.close_connection(self.connections[rank])
         self.exits[rank] = end
         self._let_go()
 
@@ -161,13 +161,13 @@ class Generation:
         if len(self.left | self.exits.keys()) == len(self.handles):
             for other, connection in self.connections.items():
                 if other != 0:
-                    self.hands.send(connection, {"kind": "exit"})
+                    self.services.send(connection, {"kind": "exit"})
 
     def kill(self) -> None:
         """Kill all processes that have not ended."""
         for rank, handle in self.handles.items():
             if rank not in self.exits:
-                self.hands.kill(handle)
+                self.services.kill(handle)
 
     def needed(self) -> dict[str, Connection]:
         """Return the connections of workers that the job needs, by generation and rank.

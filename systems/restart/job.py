@@ -31,7 +31,7 @@ from systems.runtime.driver.job_protocol import (
     LOSING_WAIT_S,
     STARTING_WAIT_S,
     DrivenJob,
-    Hands,
+    JobServices,
     MakeJob,
     Saved,
     Timeouts,
@@ -47,8 +47,8 @@ def job_groups(timeouts: Timeouts, make: Make) -> MakeJob:
     """Return the function that makes a driver's jobs, for a backend that stops and starts
     workers."""
 
-    def make_job(order: TrainingOrder, hands: Hands, before: DrivenJob | None) -> JobGroup:
-        return JobGroup(order, hands, timeouts, make, before.serial if before else 0)
+    def make_job(order: TrainingOrder, services: JobServices, before: DrivenJob | None) -> JobGroup:
+        return JobGroup(order, services, timeouts, make, before.serial if before else 0)
 
     return make_job
 
@@ -59,13 +59,13 @@ class JobGroup:
     def __init__(
         self,
         order: TrainingOrder,
-        hands: Hands,
+        services: JobServices,
         timeouts: Timeouts,
         make: Make,
         serial: int = 0,
     ) -> None:
         self.order = order
-        self.hands = hands
+        self.services = services
         self.target_step = order.target_step
         self.checkpoint: Saved | None = None
         """Last checkpoint on disk."""
@@ -78,7 +78,7 @@ class JobGroup:
         self.step = 0
         self.samples = 0
         self._timeouts = timeouts
-        self._beats = Beats(timeouts.hang_s, hands.send)
+        self._beats = Beats(timeouts.hang_s, services.send)
         self._accusations = LineWriter(order.job_dir / "accusations.jsonl")
         self._make = make
         self._ending: Ending | None = None
@@ -122,7 +122,7 @@ class JobGroup:
         else:
             self._end(Ending(Fate.STOPPED))
 
-    def hold(self, target_step: int) -> None:
+    def set_target_step(self, target_step: int) -> None:
         """Move the target step; a generation that is still starting gets the message later."""
         self.target_step = target_step
         if self.generation is not None:
@@ -287,7 +287,7 @@ class JobGroup:
         for worker, silent_s in self._beats.silent(now, generation.needed).items():
             rank = int(worker.partition(".")[2])
             generation.silent_s[rank] = silent_s
-            self.hands.kill(generation.handles[rank])
+            self.services.kill(generation.handles[rank])
             write_accusation(self._accusations, now, worker, DRIVER, silent_s)
 
     def _end(self, ending: Ending, *, kill: bool = True) -> None:
@@ -347,7 +347,7 @@ class JobGroup:
         self.change = None
 
     def _say(self, kind: ReportKind, **details: Any) -> None:
-        self.hands.report(
+        self.services.report(
             Report(
                 kind=kind,
                 job_id=self.order.job_id,

@@ -33,13 +33,13 @@ def grouped_jobs(options: RuntimeOptions, cluster: Cluster) -> MakeJob:
                 order,
                 cluster.slots[slot],
                 kernels_on(cluster.slots[slot], cluster, common=options.common_kernels),
-                token=job.hands.token,
-                control=job.hands.server.address,
+                token=job.services.token,
+                control=job.services.server.address,
                 warmth=options.warmth,
             )
             for order, slot in zip(orders, change.slots, strict=True)
         ]
-        return Generation(orders, specs, job.hands)
+        return Generation(orders, specs, job.services)
 
     timeouts = Timeouts(options.start_timeout_s, options.stop_timeout_s, options.hang_timeout_s)
     return job_groups(timeouts, make_generation)

@@ -1,4 +1,4 @@
-"""Agreement of all workers of a job on the step at which they end, without extra waiting.
+"""StepSync of all workers of a job on the step at which they end, without extra waiting.
 
 In every step one small all-reduce carries the first worker's command and target, and each worker's
 share of the loss. This all-reduce runs while gradients are computed, so it is complete when the
@@ -40,7 +40,7 @@ SumWords: TypeAlias = Callable[[torch.Tensor], Sum]
 """Begins to sum a tensor over all workers, in place."""
 
 
-class Agreement:
+class StepSync:
     """One worker's side of the agreement. Only the first worker, rank 0, listens to the driver."""
 
     def __init__(

@@ -8,16 +8,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from harness.contracts.marks import Doing
+from harness.contracts.marks import WorkerPhase
 from systems.restart.join import Joined, join
 from systems.restart.order import WorkerOrder
-from systems.restart.step_sync import Agreement, Verdict
+from systems.restart.step_sync import StepSync, Verdict
 from systems.runtime.tensors.state import digests
 from systems.runtime.wire.control import ControlClient, ControlError
 from systems.runtime.wire.step_log import LineWriter
 from systems.runtime.worker.checkpoint import keep_only
 from systems.runtime.worker.evaluations import Evaluations
-from systems.runtime.worker.mark import Mark
+from systems.runtime.worker.mark import PhaseMark
 from systems.runtime.worker.pace import Pacer
 from systems.runtime.worker.periodic_checkpoint import PeriodicCheckpoint
 from systems.runtime.worker.session import Stopwatch, begin, load, save
@@ -41,7 +41,7 @@ def train(
     ``time.monotonic``. ``finishing`` is called in rank 0 as soon as the target is reached: after
     that no other worker can report how the job ended.
     """
-    mark = Mark(order.mark)
+    mark = PhaseMark(order.mark)
     mark.first(order.rank == 0)
     mark.leads(order.rank == 0)  # its store serves all workers, and only it reports
     stopwatch = Stopwatch(ordered_at)
@@ -51,7 +51,7 @@ def train(
     stopwatch.done("group")
     trainer = trainer_of(session, mark, order)
     if order.checkpoint is not None:
-        with mark.during(Doing.COPY):
+        with mark.during(WorkerPhase.COPY):
             load(session, order.checkpoint, verify=order.rank == 0)
     trainer.set_share(
         order.rank, order.num_workers, order.global_batch, order.generation, order.virtual_workers
@@ -72,7 +72,7 @@ class _Loop:
         trainer: Trainer,
         joined: Joined,
         phases_s: dict[str, float],
-        mark: Mark,
+        mark: PhaseMark,
         finishing: Callable[[], None],
     ) -> None:
         session = trainer.session
@@ -84,7 +84,7 @@ class _Loop:
         self.phases_s = phases_s
         self.mark = mark
         self.finishing = finishing
-        self.agreement = Agreement(
+        self.agreement = StepSync(
             order.rank, joined.sum_words, client, order.target_step, trainer.num_losses
         )
         self.is_first = order.rank == 0
@@ -207,7 +207,7 @@ class _Loop:
         """
         started = time.monotonic()
         self._flush_logs()
-        with self.mark.during(Doing.SAVE):
+        with self.mark.during(WorkerPhase.SAVE):
             manifest = save(self.session, self.checkpoints)
         now = time.monotonic()
         self.client.send(
@@ -236,7 +236,7 @@ class _Loop:
         may need that lock to free a tensor (DistributedDataParallel of torch 2.13).
         """
         session = self.session
-        self.mark.now(Doing.LEAVE)
+        self.mark.now(WorkerPhase.LEAVE)
         left = {"kind": "left", "finished": finished, "overruns": self.pacer.num_overruns}
         self.client.send(left | self._standing())
         if not self.is_first:

@@ -23,7 +23,7 @@ import torch
 
 from systems.elastic.wire.order import ElasticOrder
 from systems.elastic.worker.loop import ElasticLoop
-from systems.elastic.worker.setup import Workbench
+from systems.elastic.worker.setup import WorkerSetup
 from systems.elastic.worker.shutdown import agree_to_end, finish, leave
 from systems.elastic.worker.state import Outcome
 from systems.runtime.data.step_seed import EVERY_RANK, step_seed
@@ -497,7 +497,7 @@ class ScriptRun:
         program, self._workload, self._carried = self.program.complete(order)
         self._checks = StepChecks(program.model, program.optimizer)
         before = self._carried.snapshot()
-        bench = Workbench(order, self._client, self._ordered_at, program)
+        bench = WorkerSetup(order, self._client, self._ordered_at, program)
         self._carried.restore(before)  # the model may count the passes that warm up
         self._loop = ElasticLoop(order, self._client, self._token, bench)
         return self._loop

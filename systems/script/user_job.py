@@ -79,7 +79,7 @@ class UserJob:
             answer({"status": "done", **self._standing()})
             return
         if action == "finish":
-            self._backend.hold(JOB_ID, 0)
+            self._backend.set_target_step(JOB_ID, 0)
             answer({"status": "done", **self._standing()})
             return
         if self.end is not None:

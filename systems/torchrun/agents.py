@@ -10,7 +10,7 @@ from harness.cluster import Cluster
 from harness.contracts.launcher import Exit
 from harness.contracts.training import TrainingOrder
 from systems.runtime.driver.beats import after_silence
-from systems.runtime.driver.job_protocol import Hands
+from systems.runtime.driver.job_protocol import JobServices
 from systems.runtime.wire.control_server import Connection
 from systems.torchrun.membership import Agent, Span, Worker
 from systems.torchrun.options import TorchrunOptions
@@ -21,7 +21,11 @@ class Agents:
     """Starter of a job's store and agents. It admits and ends them; the job judges their ends."""
 
     def __init__(
-        self, order: TrainingOrder, hands: Hands, options: TorchrunOptions, cluster: Cluster
+        self,
+        order: TrainingOrder,
+        services: JobServices,
+        options: TorchrunOptions,
+        cluster: Cluster,
     ) -> None:
         self.by_number: dict[int, Agent] = {}
         """Agents of the present run of the job by number, including those that have ended."""
@@ -31,7 +35,7 @@ class Agents:
         """True if the store or an agent of the present run was killed neither by the driver nor by
         a fault that the run injected."""
         self._order = order
-        self._hands = hands
+        self._services = services
         self._options = options
         self._cluster = cluster
         self._store: int | None = None
@@ -68,8 +72,8 @@ class Agents:
         self._endpoint = ""
         slot = self._cluster.slots[slot_id]
         self._store_host = self._cluster.hosts[slot.host].address
-        spec = store_spec(self._order, self._hands, number, slot, self._store_host)
-        self._store = self._hands.launch(spec)
+        spec = store_spec(self._order, self._services, number, slot, self._store_host)
+        self._store = self._services.launch(spec)
 
     def start(self, count: Callable[[], int], slots: Iterable[int]) -> None:
         """Start agents on those of the slots that have none; they join once ``admit`` lets them.
@@ -81,13 +85,13 @@ class Agents:
             if slot_id not in held:
                 number, slot = count(), self._cluster.slots[slot_id]
                 host = self._cluster.hosts[slot.host].address
-                spec = agent_spec(self._order, self._hands, number, slot, host)
-                self.by_number[number] = Agent(number, slot, self._hands.launch(spec))
+                spec = agent_spec(self._order, self._services, number, slot, host)
+                self.by_number[number] = Agent(number, slot, self._services.launch(spec))
 
     def greeted(self, connection: Connection, greeting: Mapping[str, Any]) -> bool:
         """Accept the store or an agent; return False if it is not expected."""
         if greeting["worker"] == "store":
-            self._hands.send(connection, {"kind": "order", "address": self._store_host})
+            self._services.send(connection, {"kind": "order", "address": self._store_host})
             return self._store is not None
         agent = self.by_number.get(greeting.get("agent", 0))
         if agent is None or agent.is_gone or agent.connection is not None:
@@ -120,12 +124,12 @@ class Agents:
             order = agent_order(
                 self._order, self._options, self._cluster, self._endpoint, agent.slot
             )
-            self._hands.send(agent.connection, order.message())
+            self._services.send(agent.connection, order.message())
             agent.has_order = True
         for agent in self.staying:
             if agent.slot.slot_id not in wanted:
                 agent.is_leaving = True
-                self._hands.launcher.signal(agent.handle, signal.SIGTERM)
+                self._services.launcher.signal(agent.handle, signal.SIGTERM)
 
     def exited(self, handle: int, end: Exit) -> str | None:
         """Record the end of a process; return the reason if it was the store, else None."""
@@ -136,7 +140,7 @@ class Agents:
         for agent in self.by_number.values():
             if agent.handle == handle:
                 if agent.connection is not None:
-                    self._hands.server.drain(agent.connection)
+                    self._services.server.drain(agent.connection)
                 agent.end = end
         return None
 
@@ -179,7 +183,7 @@ class Agents:
         their agents."""
         for agent in self.by_number.values():
             if not agent.is_gone and agent.number not in but:
-                self._hands.kill(agent.handle)
+                self._services.kill(agent.handle)
 
     def alive(self) -> list[str]:
         """Return the names of the agents that have not ended."""
@@ -202,18 +206,18 @@ class Agents:
         if worker is None:
             agent = self.by_number[int(name.rpartition(".")[2])]
             agent.silent_s = silent_s
-            self._hands.kill(agent.handle)
+            self._services.kill(agent.handle)
             return
         its_agent, greeting = self.by_number.get(worker.agent), worker.connection.greeting
         # otherwise it dies with its agent
         if its_agent is not None and its_agent.connection is not None:
             assert greeting is not None
-            self._hands.send(its_agent.connection, {"kind": "kill", "pid": greeting["pid"]})
+            self._services.send(its_agent.connection, {"kind": "kill", "pid": greeting["pid"]})
 
     def kill_store(self) -> None:
         """Kill the store; do nothing if it has ended."""
         if self._store is not None:
-            self._hands.kill(self._store)
+            self._services.kill(self._store)
 
 
 def end_of(agent: Agent, end: Exit) -> str:

@@ -35,7 +35,7 @@ from systems.runtime.driver.job_protocol import (
     IDLE_WAIT_S,
     LOSING_WAIT_S,
     STARTING_WAIT_S,
-    Hands,
+    JobServices,
     Saved,
 )
 from systems.runtime.wire.control import encode
@@ -58,13 +58,13 @@ class TorchrunJob:
     def __init__(
         self,
         order: TrainingOrder,
-        hands: Hands,
+        services: JobServices,
         options: TorchrunOptions,
         cluster: Cluster,
         serial: int = 0,
     ) -> None:
         self.order = order
-        self.hands = hands
+        self.services = services
         self.change: Change | None = None
         self.step = 0
         self.samples = 0
@@ -72,8 +72,8 @@ class TorchrunJob:
         """Number of the last store, agent or round."""
         self.phase = Phase.IDLE
         self._options = options
-        self._agents = Agents(order, hands, options, cluster)
-        self._rounds = Rounds(order, hands, options, cluster)
+        self._agents = Agents(order, services, options, cluster)
+        self._rounds = Rounds(order, services, options, cluster)
         self._target_step = order.target_step
         self._checkpoint: Saved | None = None
         self._wanted: tuple[int, ...] = ()
@@ -82,7 +82,7 @@ class TorchrunJob:
         self._asked_too_early: Change | None = None
         """Change that waits until the others have gone on without an agent that died."""
         self._ending: Ending | None = None
-        self._beats = Beats(options.runtime.hang_timeout_s, hands.send)
+        self._beats = Beats(options.runtime.hang_timeout_s, services.send)
         self._accusations = LineWriter(order.job_dir / "accusations.jsonl")
         self._deadline: float | None = None
         self._began = 0.0
@@ -154,7 +154,7 @@ class TorchrunJob:
         else:
             self._done()
 
-    def hold(self, target_step: int) -> None:
+    def set_target_step(self, target_step: int) -> None:
         """Move the target step; workers that are still starting get it in their order."""
         self._target_step = target_step
         self._rounds.tell({"kind": "hold", "target_step": target_step})
@@ -443,4 +443,4 @@ class TorchrunJob:
             "samples": self.samples,
             "step_s": self._step_s if self.phase is Phase.RUNNING else 0.0,
         } | details
-        self.hands.report(Report(kind, self.order.job_id, time.monotonic(), **facts))
+        self.services.report(Report(kind, self.order.job_id, time.monotonic(), **facts))

@@ -8,7 +8,7 @@ from harness.cluster import Cluster, Slot
 from harness.contracts.launcher import ProcessSpec
 from harness.contracts.training import TrainingOrder
 from systems.restart.order import WorkerOrder
-from systems.runtime.driver.job_protocol import Hands
+from systems.runtime.driver.job_protocol import JobServices
 from systems.runtime.driver.launch import slot_environment
 from systems.runtime.wire.control import TOKEN_VARIABLE
 from systems.runtime.wire.kernels import kernels_of
@@ -21,16 +21,16 @@ AGENT_ENTRY = "systems.torchrun.agent:main"
 
 
 def store_spec(
-    order: TrainingOrder, hands: Hands, serial: int, slot: Slot, host: str
+    order: TrainingOrder, services: JobServices, serial: int, slot: Slot, host: str
 ) -> ProcessSpec:
     """Return the specification of the rendezvous' store, on the host of the job's first slot."""
-    address, port = hands.server.address
+    address, port = services.server.address
     return ProcessSpec(
         name=f"{order.job_id}.store.{serial}",
         entry=STORE_ENTRY,
         argv=(address, str(port), order.job_id, "store"),
         env=slot_environment(slot, host, replace(kernels_of(slot), num_threads=1)),
-        own_env={TOKEN_VARIABLE: hands.token},
+        own_env={TOKEN_VARIABLE: services.token},
         host=host,
         cores=(),
         log_path=order.job_dir.absolute() / f"store-{serial:04d}.log",
@@ -38,16 +38,16 @@ def store_spec(
 
 
 def agent_spec(
-    order: TrainingOrder, hands: Hands, number: int, slot: Slot, host: str
+    order: TrainingOrder, services: JobServices, number: int, slot: Slot, host: str
 ) -> ProcessSpec:
     """Return the specification of an agent; its worker inherits its cores, environment and log."""
-    address, port = hands.server.address
+    address, port = services.server.address
     return ProcessSpec(
         name=f"{order.job_id}.agent.{number}",
         entry=AGENT_ENTRY,
         argv=(address, str(port), order.job_id, str(number)),
         env=slot_environment(slot, host, kernels_of(slot)),
-        own_env={TOKEN_VARIABLE: hands.token},
+        own_env={TOKEN_VARIABLE: services.token},
         host=host,
         cores=slot.cores,
         log_path=order.job_dir.absolute() / f"agent-{number:04d}.log",

@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.cluster import Cluster
 from harness.contracts.training import TrainingOrder
-from systems.runtime.driver.job_protocol import Hands, Saved
+from systems.runtime.driver.job_protocol import JobServices, Saved
 from systems.runtime.wire.control_server import Connection
 from systems.torchrun.membership import Agent, Round, Worker
 from systems.torchrun.options import TorchrunOptions
@@ -19,11 +19,15 @@ class Rounds:
     """Keeper of the present round, which gives workers their orders when they greet."""
 
     def __init__(
-        self, order: TrainingOrder, hands: Hands, options: TorchrunOptions, cluster: Cluster
+        self,
+        order: TrainingOrder,
+        services: JobServices,
+        options: TorchrunOptions,
+        cluster: Cluster,
     ) -> None:
         self.present: Round | None = None
         self._order = order
-        self._hands = hands
+        self._services = services
         self._options = options
         self._cluster = cluster
 
@@ -65,7 +69,7 @@ class Rounds:
             target_step,
             own_device,
         )
-        self._hands.send(connection, order.message())
+        self._services.send(connection, order.message())
 
     def speaker(self, connection: Connection, rank: int) -> Worker | None:
         """Return the worker of the present round with this connection; None if its round is
@@ -76,18 +80,18 @@ class Rounds:
     def tell(self, message: Mapping[str, Any]) -> None:
         """Send a message to the first worker, if there is one."""
         if self.present is not None and 0 in self.present.workers:
-            self._hands.send(self.present.workers[0].connection, message)
+            self._services.send(self.present.workers[0].connection, message)
 
     def let_go(self) -> None:
         """Permit all workers but the first to exit; the first exits by itself."""
         for rank, worker in self.present.workers.items() if self.present else ():
             if rank != 0:
-                self._hands.send(worker.connection, {"kind": "exit"})
+                self._services.send(worker.connection, {"kind": "exit"})
 
     def drain(self) -> None:
         """Read all that the workers have sent so far."""
         for worker in list(self.present.workers.values()) if self.present else ():
-            self._hands.server.drain(worker.connection)
+            self._services.server.drain(worker.connection)
 
     def needed(self) -> dict[str, Worker]:
         """Return the workers that the job needs, by name.

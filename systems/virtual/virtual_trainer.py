@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from harness.contracts.marks import Doing
+from harness.contracts.marks import WorkerPhase
 from harness.contracts.training import Batch
 from systems.runtime.wire.data_order import Plan, epochs_of, share
 from systems.runtime.wire.groups import GroupLost
 from systems.runtime.wire.step_log import SamplesLog
 from systems.runtime.wire.virtual_plan import check_counts, split_evenly
-from systems.runtime.worker.mark import Mark
+from systems.runtime.worker.mark import PhaseMark
 from systems.runtime.worker.session import Session
 from systems.runtime.worker.trainer import OnLosses, Trainer, on_device
 from systems.virtual.contexts import Contexts
@@ -32,7 +32,7 @@ class VirtualTrainer(Trainer):
     def __init__(
         self,
         session: Session,
-        mark: Mark,
+        mark: PhaseMark,
         num_virtual: int,
         contexts: Contexts,
         accumulation_steps: int = 1,
@@ -166,7 +166,7 @@ class VirtualTrainer(Trainer):
         batches = self.batches(plan)
         try:
             for worker in reduction.turns:
-                self._mark.now(Doing.FORWARD)
+                self._mark.now(WorkerPhase.FORWARD)
                 reduction.begin_worker(worker)
                 self._contexts.enter(worker, session.step)
                 batch = batches.get(worker) or self._drawn_now(plan, worker)
@@ -197,7 +197,7 @@ class VirtualTrainer(Trainer):
             raise
 
     def _backward(self, loss: torch.Tensor) -> None:
-        self._mark.now(Doing.BACKWARD)
+        self._mark.now(WorkerPhase.BACKWARD)
         if self._before_backward is not None:
             self._before_backward()
             self._before_backward = None
@@ -205,7 +205,7 @@ class VirtualTrainer(Trainer):
 
     def _add_gradients(self, worker: int, part: Batch, share_of: float) -> None:
         self._backward(self._forward(worker, part, share_of))
-        self._mark.now(Doing.FORWARD)
+        self._mark.now(WorkerPhase.FORWARD)
 
     def _forward(self, worker: int, part: Batch, share_of: float) -> torch.Tensor:
         """Record the loss of a micro-batch, and return what ``backward`` is called on."""

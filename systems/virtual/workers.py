@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from systems.runtime.reduction.ordered import OrderedReduction
-from systems.runtime.worker.mark import Mark
+from systems.runtime.worker.mark import PhaseMark
 from systems.runtime.worker.session import Program, Session
 from systems.runtime.worker.trainer import Trainer
 from systems.virtual.contexts import Contexts, SeededContexts, StreamContexts
@@ -57,7 +57,7 @@ def ordered_reduction(
     return kind(*parts, num_virtual)
 
 
-def trainer_of(session: Session, mark: Mark, order: TrainerOrder) -> Trainer:
+def trainer_of(session: Session, mark: PhaseMark, order: TrainerOrder) -> Trainer:
     """Return the trainer that belongs to ``ordered_reduction``."""
     num_virtual = order.logical_workers
     if not num_virtual:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.cli import read_arguments
-from harness.configuration.compose import compose, defaults, is_file, options, understand
+from harness.configuration.compose import compose, defaults, is_file, options, parse_overrides
 from harness.configuration.instantiate import build
 from harness.configuration.schema import GROUPS, PARTS, read_config
 from harness.errors import UserError
@@ -94,7 +94,7 @@ def harness_problems(words, document):
         return found + ([] if arguments.help_of in known else [f"no group {arguments.help_of}"])
     found += study_problems(given)
     shipped = [word for word in arguments.words if not is_own(word, document)]
-    understood = understand(shipped, sweeping=True)
+    understood = parse_overrides(shipped, sweeping=True)
     found += [str(problem) for problem in understood.problems]
     # A reader's own part may have any key; a study changes what its keys mean.
     if understood.values and len(shipped) == len(arguments.words) and arguments.study is None:

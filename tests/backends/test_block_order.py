@@ -43,7 +43,7 @@ class NaivePipeline:
     def __init__(self, seed, num_samples, block_samples):
         self.seed, self.num_samples, self.block_samples = seed, num_samples, block_samples
         self.epoch = -1
-        self.pool, self.hands = [], []
+        self.pool, self.services = [], []
 
     def draw(self):
         if not self.pool:
@@ -60,16 +60,16 @@ class NaivePipeline:
         return self.pool.pop(0)
 
     def step(self, num_workers, batch):
-        if len(self.hands) != num_workers:
-            self.pool = [hand for hand in self.hands if hand] + self.pool
-            self.hands = [self.draw() for _ in range(num_workers)]
+        if len(self.services) != num_workers:
+            self.pool = [hand for hand in self.services if hand] + self.pool
+            self.services = [self.draw() for _ in range(num_workers)]
         consumed = []
         for rank in range(num_workers):
             mine = []
             for _ in range(batch // num_workers + (rank < batch % num_workers)):
-                if not self.hands[rank]:
-                    self.hands[rank] = self.draw()
-                mine.append(self.hands[rank].pop(0))
+                if not self.services[rank]:
+                    self.services[rank] = self.draw()
+                mine.append(self.services[rank].pop(0))
             consumed.append(mine)
         return consumed
 

@@ -79,7 +79,7 @@ def test_workers_come_and_go_and_a_dead_leader_is_replaced(worlds, etcd, kind):
     assert leader(world, etcd) != first
     assert world.do(ChangeKind.RESCALE, (0, 1, 2, 3)).step > shrunk.step
     world.do(ChangeKind.RESCALE, (3,))
-    world.backend.hold("job", 0)
+    world.backend.set_target_step("job", 0)
     world.until_end()
 
 

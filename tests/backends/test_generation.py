@@ -6,7 +6,7 @@ import pytest
 
 from harness.contracts.launcher import Exit
 from systems.restart.generation import Generation
-from systems.runtime.driver.job_protocol import Hands
+from systems.runtime.driver.job_protocol import JobServices
 
 KILLED = Exit(0, -9, "killed by SIGKILL")
 
@@ -30,7 +30,7 @@ class Sent:
 @pytest.fixture
 def generation():
     server = Sent()
-    made = Generation([], [], Hands("token", None, None, server, None))
+    made = Generation([], [], JobServices("token", None, None, server, None))
     made.handles = {rank: 100 + rank for rank in range(3)}
     made.connections = {rank: f"to {rank}" for rank in range(3)}
     return made
@@ -43,20 +43,20 @@ def leave(generation, *ranks):
 
 def test_nobody_goes_while_another_trains(generation):
     leave(generation, 0, 1)
-    assert generation.hands.server.messages == []
+    assert generation.services.server.messages == []
     leave(generation, 2)
-    assert generation.hands.server.messages == [("to 1", "exit"), ("to 2", "exit")]
+    assert generation.services.server.messages == [("to 1", "exit"), ("to 2", "exit")]
 
 
 def test_one_that_died_after_its_last_step_is_not_waited_for(generation):
     """It cannot say that it left; the others waited for that until they were overdue."""
     leave(generation, 0, 1)
     generation.exited(2, KILLED)
-    assert ("to 1", "exit") in generation.hands.server.messages
+    assert ("to 1", "exit") in generation.services.server.messages
     assert generation.unexplained_end().reason == "worker 2: killed by SIGKILL"
 
 
 def test_one_that_dies_in_a_step_lets_nobody_go(generation):
     generation.exited(2, KILLED)
     leave(generation, 1)
-    assert generation.hands.server.messages == []
+    assert generation.services.server.messages == []

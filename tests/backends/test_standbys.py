@@ -75,7 +75,7 @@ def test_what_standbys_did_before_changes_no_bit(launcher, tmp_path):
     ready = pids(waiting_spares())
     world.do(ChangeKind.RESCALE, (1, 2, 3))  # 4 samples each, which no standby has guessed
     assert len(pids(workers()) & ready) == 1
-    world.backend.hold("job", 0)
+    world.backend.set_target_step("job", 0)
     end = world.until_end()
     world.backend.close()
     segments = history(world.job_dir(), end.step)

@@ -138,7 +138,7 @@ def test_the_store_may_die_and_the_job_can_change_all_the_same(worlds):
     assert len(found) == 1
     world.do(ChangeKind.RESCALE, (0, 1, 2))
     world.do(ChangeKind.RESCALE, (2,))
-    world.backend.hold("job", 0)
+    world.backend.set_target_step("job", 0)
     world.until_end()
 
 
@@ -149,7 +149,7 @@ def test_a_store_that_stops_without_an_end_is_replaced(worlds):
     stopped.suspend()
     assert world.do(ChangeKind.RESCALE, (0, 1, 2)).step > 1
     assert not stopped.is_running()
-    world.backend.hold("job", 0)
+    world.backend.set_target_step("job", 0)
     world.until_end()
 
 
@@ -169,7 +169,7 @@ def test_a_scale_in_that_takes_too_long_is_given_up_and_the_job_goes_on(worlds, 
     work = world.backend._driver._jobs["job"]._work
     while not work.adjusting.is_withdrawn:
         assert all(report.kind is not ReportKind.FAILED for report in world.poll(0.05))
-    leader = work.crew.workers[work._leadership._leader]
+    leader = work.process_table.workers[work._leadership._leader]
     launcher.signal(leader.handle, signal.SIGCONT)
     failed = world.until(lambda report: report.kind in (ReportKind.FAILED, ReportKind.DONE))
     for process in stopped:
@@ -271,7 +271,7 @@ def test_the_store_and_workers_may_die_together(worlds, num_killed):
     shrunk = world.until(lambda r: r.kind is ReportKind.SHRUNK and len(r.slots) == 4 - num_killed)
     world.until_step(shrunk.step + 3)
     assert world.do(ChangeKind.RESCALE, (0, 1, 2, 3)).step > shrunk.step
-    world.backend.hold("job", 0)
+    world.backend.set_target_step("job", 0)
     world.until_end()
 
 

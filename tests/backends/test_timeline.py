@@ -17,7 +17,7 @@ def grown(backend, launcher, folder):
         world.until_change(world.start((0,), step_s=0.001))
         asked = world.until_step(20).step
         done = world.do(ChangeKind.RESCALE, (0, 1))
-        world.backend.hold("job", 0)
+        world.backend.set_target_step("job", 0)
         world.until_end()
     finally:
         world.backend.close()

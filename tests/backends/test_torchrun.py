@@ -87,7 +87,7 @@ def test_changes_of_size_cost_the_steps_since_the_last_checkpoint(world):
         assert 0 < done.stopping_time_s < 60
         rescales.append(done)
         world.until_step(done.step + 12)
-    world.backend.hold("job", 0)
+    world.backend.set_target_step("job", 0)
     end = world.until_end()
     lines = list(read_lines(world.job_dir() / "steps.jsonl"))
     assert len(lines) > end.step  # some were executed twice, and both are on record
@@ -116,7 +116,7 @@ def test_a_worker_that_dies_is_started_again_and_the_job_keeps_its_size(world):
     assert len(workers()) == 2
     assert not before & {process.pid for process in workers()}
     world.until_step(fallen.step + 20)
-    world.backend.hold("job", 0)
+    world.backend.set_target_step("job", 0)
     end = world.until_end()
     assert consumed_ids(world, 97) == expected_ids(end.samples, 97)
 
@@ -142,7 +142,7 @@ def test_the_others_go_on_without_an_agent_that_dies(world):
     assert len(workers()) == 2
     world.until_step(shrunk.step + 15)
     world.do(ChangeKind.RESCALE, (*shrunk.slots, shrunk.lost_slots[0]))
-    world.backend.hold("job", 0)
+    world.backend.set_target_step("job", 0)
     end = world.until_end()
     assert consumed_ids(world, 97) == expected_ids(end.samples, 97)
 
@@ -161,7 +161,7 @@ def told_to_leave_while_it_evaluates(world, marker):
     The driver has not heard yet that the steps are over.
     """
     world.until_change(world.start((0, 1), step_s=0.01, evaluating_marker=str(marker)))
-    world.backend.hold("job", 0)
+    world.backend.set_target_step("job", 0)
     wait(marker.exists)
     (first,) = (process for process in workers() if process.environ()["RANK"] == "0")
     agent = first.parent()

@@ -7,7 +7,7 @@ import sys
 import pytest
 import yaml
 
-from harness.configuration.compose import CONFIG_DIR, options, quote, understand
+from harness.configuration.compose import CONFIG_DIR, options, parse_overrides, quote
 from harness.configuration.schema import GROUPS, KEYS
 from harness.results.store import load_run
 from tests.config.commands import assert_refused
@@ -212,7 +212,7 @@ def test_quoted_values_are_read_back(value):
 
 
 def test_of_two_choices_the_last_counts():
-    assert understand(["scheduler=fifo", "scheduler=edf"]).choices == {"scheduler": "edf"}
+    assert parse_overrides(["scheduler=fifo", "scheduler=edf"]).choices == {"scheduler": "edf"}
 
 
 def test_simulation_loads_no_training_library(tmp_path):

@@ -7,7 +7,7 @@ from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
-from harness.configuration.compose import CONFIG_DIR, compose, defaults, options, understand
+from harness.configuration.compose import CONFIG_DIR, compose, defaults, options, parse_overrides
 from harness.configuration.instantiate import build, signature_problems
 from harness.configuration.schema import GROUPS, PARTS, read_config
 from harness.configuration.study import load_study
@@ -24,7 +24,7 @@ FILES = [(group, option) for group in GROUPS for option in options(group)]
 
 
 def composed(group, option):
-    container, problems = compose(understand([f"{group}={option}"]))
+    container, problems = compose(parse_overrides([f"{group}={option}"]))
     assert problems == []
     config, problems = read_config(container, defaults()[1])
     assert problems == []
@@ -127,7 +127,7 @@ def test_no_option_reaches_out_of_its_group(group, option):
 def test_a_configuration_is_what_hydra_composes(words):
     """Options are composed once and values set on copies: nothing may differ from one go."""
     for _ in range(2):  # the second time from what was kept
-        container, problems = compose(understand(words))
+        container, problems = compose(parse_overrides(words))
         assert problems == []
         assert container.pop("choices")
         chosen = [f"{group}={option}" for group, option in defaults()[0].items()]

@@ -7,7 +7,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.configuration.compose import quote, understand
+from harness.configuration.compose import parse_overrides, quote
 from harness.configuration.path_words import quoted, unquoted
 from harness.configuration.study import product
 from harness.files.safe_names import run_name
@@ -54,20 +54,20 @@ def test_a_trace_of_any_path_is_planned(own_trace):
 
 
 def test_a_trace_of_any_path_in_a_list(own_trace):
-    found = understand([f"trace=itp195,{own_trace}"], sweeping=True)
+    found = parse_overrides([f"trace=itp195,{own_trace}"], sweeping=True)
     if "," in own_trace.name:  # a comma parts a list: such a file needs quotes there
-        found = understand([f"trace=itp195,{quote(str(own_trace))}"], sweeping=True)
+        found = parse_overrides([f"trace=itp195,{quote(str(own_trace))}"], sweeping=True)
     assert found.problems == []
     points = product(found.sweeps, quoted=True)
     assert [point.axes["trace"] for point in points] == ["itp195", own_trace.stem]
-    assert understand(points[1].overrides).choices == {"trace": str(own_trace)}
+    assert parse_overrides(points[1].overrides).choices == {"trace": str(own_trace)}
 
 
 def test_a_single_file_with_a_comma_is_no_list(tmp_path):
     path = tmp_path / "a,b.yaml"
     path.write_text(TRACE)
     for sweeping in (False, True):
-        assert understand([f"trace={path}"], sweeping).choices == {"trace": str(path)}
+        assert parse_overrides([f"trace={path}"], sweeping).choices == {"trace": str(path)}
 
 
 @pytest.mark.parametrize("name", ["Läufe/nicht da.yaml", "中文.yaml", "a (1).yaml"])
@@ -80,7 +80,9 @@ def test_a_file_that_is_not_there_is_told_as_that(command, name):  # noqa: F811
 def test_texts_and_paths_of_other_keys(tmp_path):
     data = tmp_path / "größe (2).csv"
     data.write_text("at,gpus,ran\n0,1,50\n")
-    found = understand([f"trace.reader.path={data}", "name=Läufe (neu)", "sweep=größer=besser"])
+    found = parse_overrides(
+        [f"trace.reader.path={data}", "name=Läufe (neu)", "sweep=größer=besser"]
+    )
     assert found.problems == []
     assert found.values == [
         f"++trace.reader.path='{data}'", "++name='Läufe (neu)'", "++sweep='größer=besser'",
@@ -92,7 +94,7 @@ def test_what_hydra_reads_otherwise_stays_what_it_is(tmp_path, monkeypatch):
     for name in ("1", "fifo", "null", "[1,2]"):
         Path(name).touch()
     words = ["seed=1", "scheduler=fifo", "max_wall_s=null"]
-    found = understand(words)
+    found = parse_overrides(words)
     assert found.choices == {"scheduler": "fifo"}
     assert found.values == ["++seed=1", "++max_wall_s=null"]
 

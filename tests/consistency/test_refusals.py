@@ -71,4 +71,4 @@ def test_bits_that_slots_of_two_types_may_cost_are_announced_once(tmp_path, comm
     answer = command(*filter(None, (replaced.get(word, word) for word in words)), *sweep)
     assert answer.code == 0
     (caution,) = answer.err.splitlines()
-    assert caution.startswith("caution: backend.level is 'D1', and cluster 'cpu_two_types' has")
+    assert caution.startswith("warning: backend.level is 'D1', and cluster 'cpu_two_types' has")

@@ -94,14 +94,14 @@ def test_a_change_is_made_if_the_backend_can_and_refused_in_words_if_not(world, 
 
 def test_hold_moves_the_target_and_a_past_one_ends_at_the_next_boundary(world):
     world.until_change(world.start((0, 1), steps=30, step_s=0.002))
-    world.backend.hold("job", 45)
+    world.backend.set_target_step("job", 45)
     assert world.until_end().step == 45
     world.until_change(world.start((0, 1), job_id="other", step_s=0.02))
     seen = world.until_step(5, "other").step
-    world.backend.hold("other", 1)
+    world.backend.set_target_step("other", 1)
     assert seen <= world.until_end(job_id="other").step <= seen + 30
-    world.backend.hold("other", 100)  # long over: means nothing
-    world.backend.hold("nobody", 100)
+    world.backend.set_target_step("other", 100)  # long over: means nothing
+    world.backend.set_target_step("nobody", 100)
 
 
 def test_a_target_in_the_past_at_the_start_means_no_step(world):
@@ -171,7 +171,7 @@ def test_every_sample_is_consumed_exactly_once(world):
         world.do(ChangeKind.RESCALE, (1,), batch=10)
         world.do(ChangeKind.RESCALE, (1, 2), batch=17)
     world.until_step(60)
-    world.backend.hold("job", 0)
+    world.backend.set_target_step("job", 0)
     end = world.until_end()
     epochs, num_over = consumed_by_epoch(world, 97)
     assert sum(map(len, epochs.values())) == end.samples
@@ -210,7 +210,7 @@ def test_late_steps_are_counted_once_whoever_is_first(world):
     world.until_step(began.step + 15)
     changed = world.do(ChangeKind.RESCALE, (1,))
     world.until_step(changed.step + 15)
-    world.backend.hold("job", 0)
+    world.backend.set_target_step("job", 0)
     end = world.until_end()
     late = {line["step"] for line in read_lines(world.job_dir() / "steps.jsonl") if line["late"]}
     counted = end.results["pace_overruns"]
@@ -260,7 +260,7 @@ def test_rescales_in_a_row_keep_count_and_time_their_phases(able_world):
         held = set(slots)
     # A phase that nobody times is missing every time; one that waited for a core is not.
     assert {grows: min(gaps) < 0.05 for grows, gaps in gaps_s.items()} == {True: True, False: True}
-    world.backend.hold("job", 0)
+    world.backend.set_target_step("job", 0)
     end = world.until_end()
     worlds = [line["world"] for line in read_lines(world.job_dir() / "steps.jsonl")]
     assert list(dict.fromkeys(worlds)) == [1, 2, 3]
@@ -292,7 +292,7 @@ def test_the_batch_can_change_on_the_same_slots(able_world):
 def test_a_job_that_finishes_first_overtakes_its_rescale(able_world):
     world = able_world
     world.until_change(world.start((0, 1), step_s=0.02))
-    world.backend.hold("job", 0)
+    world.backend.set_target_step("job", 0)
     world.ask(ChangeKind.RESCALE, (0,))
     world.until_end()
     assert descendants() == []

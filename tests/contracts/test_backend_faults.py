@@ -53,7 +53,7 @@ def test_a_killed_worker_loses_the_job_which_can_be_resumed(world):
     assert (lost.step, lost.samples) == (0, 0)  # nothing was saved
     assert descendants() == []
     world.do(ChangeKind.RESUME, (0, 1))
-    world.backend.hold("job", 30)
+    world.backend.set_target_step("job", 30)
     end = world.until_end()
     assert end.step >= 30
     assert len(consumed_ids(world, 97)) == end.samples
@@ -89,7 +89,7 @@ def test_a_job_that_survives_goes_on_with_the_others_and_loses_nothing(world, vi
     assert shrunk.samples == 12 * shrunk.step
     done = world.do(ChangeKind.RESCALE, (*shrunk.slots, *shrunk.lost_slots))
     assert done.step > shrunk.step
-    world.backend.hold("job", done.step + 20)
+    world.backend.set_target_step("job", done.step + 20)
     end = world.until_end()
     epochs, num_over = consumed_by_epoch(world, 97)
     assert sum(map(len, epochs.values())) == end.samples == 12 * end.step
@@ -133,7 +133,7 @@ def test_a_stranger_without_the_token_is_refused(world):
             with pytest.raises(ConnectionResetError) if len(noise) > 4096 else _closed():
                 assert stranger.recv(1) == b""
                 raise ConnectionResetError
-    world.backend.hold("job", 0)
+    world.backend.set_target_step("job", 0)
     world.until_end()
 
 

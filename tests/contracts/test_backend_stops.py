@@ -100,7 +100,7 @@ def test_a_worker_that_stops_alone_is_killed_and_its_job_goes_on(world):
     assert kill.silent_s > HANG_S
     reason = until_it_goes_on(world, (0,))
     assert world.backend.name in REDOES_STEPS or "silent for 2." in reason
-    world.backend.hold("job", 0)
+    world.backend.set_target_step("job", 0)
     world.until_end()
 
 
@@ -118,7 +118,7 @@ def test_one_of_two_is_found_while_another_job_is_busy(world, victim):
     other = [report for report in world.reports if report.job_id == "other"]
     assert {report.kind for report in other[2:]} == {ReportKind.PROGRESS}
     for job_id in ("job", "other"):
-        world.backend.hold(job_id, 0)
+        world.backend.set_target_step(job_id, 0)
         world.until_end(job_id=job_id)
 
 

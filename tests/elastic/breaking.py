@@ -19,8 +19,8 @@ from systems.elastic.leader import coordinator
 from systems.elastic.transfer.channel import PeerLost, TransferError
 from systems.elastic.transfer.receiver import Receiver
 from systems.elastic.wire.recovery_plan import plan_resume
-from systems.elastic.worker.group_builder import Regrouping
-from systems.elastic.worker.receive_state import Taking
+from systems.elastic.worker.group_builder import GroupBuilder
+from systems.elastic.worker.receive_state import StateReceiver
 from systems.runtime.wire.groups import Group, GroupLost
 
 BREAKS = "ELASTRACE_TEST_BREAKS"
@@ -89,7 +89,7 @@ def kill_donor(take_piece=Receiver._take_piece):
     Receiver._take_piece = broken
 
 
-def cancel_late(cancel=Taking.cancel, listen=Taking.listen):
+def cancel_late(cancel=StateReceiver.cancel, listen=StateReceiver.listen):
     """Every worker's first order to end what it takes is obeyed when it listens for the next
     state, if that does not wait for it."""
     listening, ended = threading.Event(), threading.Event()
@@ -107,7 +107,7 @@ def cancel_late(cancel=Taking.cancel, listen=Taking.listen):
         ended.wait(LATE_S)
         return address
 
-    Taking.cancel, Taking.listen = broken, watched
+    StateReceiver.cancel, StateReceiver.listen = broken, watched
 
 
 def lose_group(all_reduce=Group.all_reduce):
@@ -123,7 +123,7 @@ def lose_group(all_reduce=Group.all_reduce):
     Group.all_reduce = broken
 
 
-def break_thread(build=Regrouping._build):
+def break_thread(build=GroupBuilder._build):
     """In the first worker the thread that builds a group for three fails."""
 
     def broken(self, generation, membership, until):
@@ -132,10 +132,10 @@ def break_thread(build=Regrouping._build):
             raise MemoryError("no memory for a group")
         build(self, generation, membership, until)
 
-    Regrouping._build = broken
+    GroupBuilder._build = broken
 
 
-def lose_founding(take=Regrouping.take):
+def lose_founding(take=GroupBuilder.take):
     """The first founder's group is lost before it has begun.
 
     All have met by then: who lost the others while it still meets them would tell of that.
@@ -149,7 +149,7 @@ def lose_founding(take=Regrouping.take):
             raise GroupLost("a connection broke")
         return group
 
-    Regrouping.take = broken
+    GroupBuilder.take = broken
 
 
 if BREAKS in os.environ:

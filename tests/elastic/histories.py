@@ -67,7 +67,7 @@ def forced(launcher, folder, segments, start="preimported", **options):
             if index == 0:
                 world.start(slots, segment.until_step, batch=segment.global_batch, **options)
             else:
-                backend.hold("job", segment.until_step)
+                backend.set_target_step("job", segment.until_step)
                 world.ask(ChangeKind.RESUME, slots, batch=segment.global_batch)
             end = world.until_end()
             assert end.step == segment.until_step
@@ -158,7 +158,7 @@ class Life:
 
     def finish(self):
         """The end of the job; its results."""
-        self.world.backend.hold("job", 0)
+        self.world.backend.set_target_step("job", 0)
         end = self.world.until_end()
         self.num_steps = end.step
         return end

@@ -14,7 +14,7 @@ from systems.backends.stop_free import StopFree
 from systems.elastic.driver.job import ElasticJob
 from systems.elastic.driver.launch import STORE
 from systems.elastic.leader.actions import Tell
-from systems.elastic.worker.resend_buffer import Facts
+from systems.elastic.worker.resend_buffer import ResendBuffer
 from systems.runtime.wire.control import BEAT
 from tests.elastic.model_peer import CHECKPOINT_EVERY, Peer
 from tests.elastic.model_workers import Model
@@ -59,7 +59,7 @@ class Driver:
                 checkpoint_every=CHECKPOINT_EVERY,
                 **NOBODY_HANGS,
             )._options,
-            hands=self,
+            services=self,
             where="",
             name_of=str,
             worker_spec=lambda worker, slot: worker,
@@ -117,7 +117,7 @@ class Driver:
             self.hear(busy[index % len(busy)])
         return bool(busy)
 
-    # Hands, and their server.
+    # JobServices, and their server.
 
     def report(self, report):
         self.reports.append(report)
@@ -171,7 +171,7 @@ class DrivenModel(Model):
         """Whether nobody is left who is to train: the job begins anew from a checkpoint."""
         self.driver = Driver(self, options["transfer"], options["recovery"])
         members = self.driver.begin((0, 1, 2))
-        self.losses_told = {name: Facts() for name in members}
+        self.losses_told = {name: ResendBuffer() for name in members}
         super().__init__(members, generation=self.driver.work._generation, **options)
         self.tell_that_it_leads()
         self.tell_driver(self.peers[members[0]], {"kind": "first_step", "phases_s": {}})
@@ -191,7 +191,7 @@ class DrivenModel(Model):
         self.driver.hears[name].append(GREETS)
         if self.peers:
             self.peers[name] = Peer(name)
-            self.losses_told[name] = Facts()
+            self.losses_told[name] = ResendBuffer()
 
     def killed(self, name):
         """By the driver."""

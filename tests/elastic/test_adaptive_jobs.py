@@ -31,7 +31,7 @@ def test_a_changing_job_has_the_bits_of_its_history(launcher, tmp_path, transfer
         for slots in ((0, 1), (3, 1), (3, 0, 2)):
             done = world.do(ChangeKind.RESCALE, slots, batch=BATCH)
             world.until_step(done.step + 8)
-        world.backend.hold("job", 0)
+        world.backend.set_target_step("job", 0)
         end = world.until_end()
     finally:
         world.backend.close()

@@ -162,7 +162,7 @@ def test_founders_that_lose_each_other_before_they_begin_lose_the_start(breaking
 def check(world, launcher, folder):
     """The job ends with the bits of its history, and something was broken on the way."""
     world.until_step(max(report.step for report in world.reports) + 10)
-    world.backend.hold("job", 0)
+    world.backend.set_target_step("job", 0)
     end = world.until_end()
     assert (folder / "broken").exists()
     segments = history(world.job_dir(), end.step)

@@ -33,7 +33,7 @@ def test_a_program_that_grows_and_shrinks(catalogue_launcher, tmp_path, model):
         for slots in ((0, 1), (1,)):
             done = world.do(ChangeKind.RESCALE, slots, batch=BATCH)
             world.until_step(done.step + STEPS)
-        world.backend.hold("job", 0)
+        world.backend.set_target_step("job", 0)
         end = world.until_end()
         segments = history(world.job_dir(), end.step)
         assert [segment.num_workers for segment in segments] == [1, 2, 1]

@@ -24,7 +24,7 @@ def test_a_real_job_notes_its_messages_and_its_one_leader(launcher, tmp_path):
         world.until_step(60)
         world.do(ChangeKind.RESCALE, (0, 1, 2, 3))
         world.until_step(120)
-        world.backend.hold("job", 0)
+        world.backend.set_target_step("job", 0)
         end = world.until_end()
     finally:
         world.backend.close()
@@ -53,7 +53,7 @@ def test_a_job_that_is_resumed_elects_anew(launcher, tmp_path):
         world.until_change(world.start((0, 1), step_s=STEP_S))
         world.do(ChangeKind.SUSPEND)
         world.do(ChangeKind.RESUME, (0,))
-        world.backend.hold("job", 0)
+        world.backend.set_target_step("job", 0)
         world.until_end()
     finally:
         world.backend.close()

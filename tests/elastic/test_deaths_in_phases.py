@@ -64,7 +64,7 @@ def struck_once(
                 change = world.ask(kind, now, batch=BATCH)
                 until(world, lambda r, own=change: r.change_id == own and r.kind in ANSWERS)
         after_some_steps(world)
-        backend.hold("job", 0)
+        backend.set_target_step("job", 0)
         end = world.until_end()
         fault = backend.faults[-1]
         assert watched.crashes == []

@@ -23,7 +23,7 @@ def test_a_job_that_ends_does_not_wait_for_whom_it_gives_its_state(launcher, tmp
         world.ask(ChangeKind.RESCALE, (0, 1), batch=BATCH)
         world.until(lambda report: report.kind is ReportKind.ACCEPTED)
         world.until_step(world.reports[-1].step + 10)
-        world.backend.hold("job", 0)
+        world.backend.set_target_step("job", 0)
         held_at = time.monotonic()
         end = world.until_end()
         assert end.kind is ReportKind.FINISHED

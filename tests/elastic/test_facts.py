@@ -1,10 +1,10 @@
 """What a worker tells the leaders that follow."""
 
-from systems.elastic.worker.resend_buffer import Facts
+from systems.elastic.worker.resend_buffer import ResendBuffer
 
 
 def test_the_last_of_each_kind_is_told():
-    facts = Facts()
+    facts = ResendBuffer()
     for generation in (2, 3):
         facts.note({"kind": "built", "generation": generation})
     facts.note({"kind": "stopped"})
@@ -14,7 +14,7 @@ def test_the_last_of_each_kind_is_told():
 
 
 def test_the_dead_add_up_and_those_that_died_before_the_generation_are_named():
-    facts = Facts()
+    facts = ResendBuffer()
     assert facts.lost(["a"]) == {"kind": "lost", "workers": ["a"], "parted": []}
     facts.entered(4, ["b", "c", "d"])
     assert facts.lost(["b", "a"]) == {"kind": "lost", "workers": ["a", "b"], "parted": ["a"]}
@@ -25,7 +25,7 @@ def test_the_dead_add_up_and_those_that_died_before_the_generation_are_named():
 
 
 def test_a_failed_meeting_is_told_until_the_worker_works_in_a_later_generation():
-    facts = Facts()
+    facts = ResendBuffer()
     failed = {"kind": "meeting_failed", "generation": 4, "reason": "a peer has gone"}
     facts.note(failed)
     facts.entered(4, ["a"])

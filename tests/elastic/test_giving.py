@@ -9,7 +9,7 @@ import torch
 
 from systems.elastic.transfer.listing import Listing
 from systems.elastic.transfer.training_state import TrainingState
-from systems.elastic.worker.send_state import Giving
+from systems.elastic.worker.send_state import StateSender
 from systems.runtime.reduction.ordered import BucketLayout
 from tests.elastic.test_member import TOKEN, founder
 
@@ -25,7 +25,7 @@ def giver(transfer="background"):
     return (
         model,
         optimizer,
-        Giving(
+        StateSender(
             TrainingState(model, optimizer),
             reduction,
             TOKEN,

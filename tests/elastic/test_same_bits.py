@@ -31,7 +31,7 @@ def test_growing_moving_and_shrinking_give_the_bits_of_their_history(launcher, t
         world.until_change(world.start((0,), batch=BATCH, step_s=STEP_S))
         for slots in ((0, 1), (0, 1, 2), (3, 1), (2,), (0, 3)):
             world.do(ChangeKind.RESCALE, slots, batch=BATCH)
-        world.backend.hold("job", 0)
+        world.backend.set_target_step("job", 0)
         end = world.until_end()
     finally:
         world.backend.close()
@@ -51,7 +51,7 @@ def test_a_history_gives_the_same_bits_forced_by_cold_workers(launcher, tmp_path
         workers()[1].kill()
         world.until(lambda report: report.kind is ReportKind.SHRUNK)
         world.do(ChangeKind.MIGRATE, (1, 3), batch=BATCH)
-        world.backend.hold("job", 0)
+        world.backend.set_target_step("job", 0)
         end = world.until_end()
     finally:
         world.backend.close()

@@ -278,7 +278,7 @@ def test_workers_that_drift_end_the_job_with_the_tensor_s_name(case, at, run, tm
         job.until_step(5)
         job.job.request({"action": "scale_out", "to": 3}, lambda answer: None)
     else:
-        job.backend.hold("job", 20)
+        job.backend.set_target_step("job", 20)
     end = job.until_end()
     assert end.kind is ReportKind.FAILED
     assert "the workers differ in" in end.reason

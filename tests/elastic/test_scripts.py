@@ -133,7 +133,7 @@ def trained(job):
 def test_a_script_gives_what_it_gives_plainly(case, workers, run, tmp_path, monkeypatch):
     script, out = FOLDER / f"{case.name}.py", tmp_path / "out.pt"
     job = run(script, str(out), *case.arguments, workers=workers, seed=api.ALONE_SEED)
-    job.backend.hold("job", STEPS)
+    job.backend.set_target_step("job", STEPS)
     end = trained(job)
     found = torch.load(out, weights_only=True)
     equal(found, plain(script, end.step, tmp_path / "plain.pt", monkeypatch, *case.arguments))
@@ -206,7 +206,7 @@ def test_what_depends_on_random_numbers_or_a_worker_s_samples_is_as_under_ddp(
         job.until_step(job.job.step + 9)
         job.do(action="finish")
     else:
-        job.backend.hold("job", STEPS)
+        job.backend.set_target_step("job", STEPS)
     end = trained(job)
     lines = {line["step"]: line["world"] for line in read_lines(job.folder / "steps.jsonl")}
     sizes = [lines[step] for step in sorted(lines)]

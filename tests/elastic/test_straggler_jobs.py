@@ -68,7 +68,7 @@ def _signal(process, signum):
 
 
 def finish(world):
-    world.backend.hold("job", 0)
+    world.backend.set_target_step("job", 0)
     return world.until_end()
 
 

@@ -49,15 +49,15 @@ def marks_of(world: World) -> Path:
 
 WORKER = """
 import sys, time
-from harness.contracts.marks import Doing
-from systems.runtime.worker.mark import Mark
-OTHERS = Doing.RECOVER, Doing.LEAVE, Doing.SAVE
-mark = Mark(sys.argv[1])
+from harness.contracts.marks import WorkerPhase
+from systems.runtime.worker.mark import PhaseMark
+OTHERS = WorkerPhase.RECOVER, WorkerPhase.LEAVE, WorkerPhase.SAVE
+mark = PhaseMark(sys.argv[1])
 mark.leads(sys.argv[2] == "leader")
 mark.first(sys.argv[2] == "first")
 print(flush=True)
 while True:
-    for doing in (*map(Doing, range(Doing.BETWEEN, Doing.UPDATE + 1)), *OTHERS):
+    for doing in (*map(WorkerPhase, range(WorkerPhase.BETWEEN, WorkerPhase.UPDATE + 1)), *OTHERS):
         mark.now(doing)
         time.sleep(0.1)
 """

@@ -44,7 +44,7 @@ class LosesAll:
         lost = Report(ReportKind.LOST, "a", 0.0, change_id=number, reason="killed")
         self._reports = [replace(lost, of_machine=self._of_machine)]
 
-    def hold(self, *_: object) -> None:
+    def set_target_step(self, *_: object) -> None:
         pass
 
     def poll(self, timeout_s: float) -> list[Report]:

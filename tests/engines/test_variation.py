@@ -199,9 +199,9 @@ def test_a_profile_that_states_no_spread_is_refused():
 def test_workloads_without_a_spread_are_told():
     mixed = [*jobs(1), job("other", 0.0)]
     assert SimulatedVaried().problems(setup(measured(), *mixed)) == []
-    (caution,) = SimulatedVaried().cautions(setup(measured(), *mixed))
+    (caution,) = SimulatedVaried().warnings(setup(measured(), *mixed))
     assert "states no spread for recorded" in caution
-    assert SimulatedVaried().cautions(setup(measured(), *jobs())) == []
+    assert SimulatedVaried().warnings(setup(measured(), *jobs())) == []
 
 
 def test_a_spread_that_is_no_number_is_refused():

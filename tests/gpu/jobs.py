@@ -154,7 +154,7 @@ def _rounds(world, sizes, rounds):
 
 def _ended(world):
     """The job's end some steps from here."""
-    world.backend.hold("job", world.reports[-1].step + 5)
+    world.backend.set_target_step("job", world.reports[-1].step + 5)
     return world.until_end()
 
 

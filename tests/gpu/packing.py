@@ -44,7 +44,7 @@ def _trained(device, folder, kind, slots, *, spec, count, batch, steps):
         world.until_change(world.start(slots, **asked))
         world.until(lambda report: report.step >= WARM_UP + steps, TIMEOUT_S)
         taken_bytes = before - free_bytes(device)
-        world.backend.hold("job", 0)
+        world.backend.set_target_step("job", 0)
         world.until_end()
         lines = [*read_lines(world.job_dir() / "steps.jsonl")]
     own = [line["duration_s"] for line in lines if line["step"] > WARM_UP]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from harness.configuration.compose import compose, understand
+from harness.configuration.compose import compose, parse_overrides
 from harness.configuration.fast_yaml import BoundsError, check_bounds, read_plain, read_yaml
 from harness.configuration.study import load_study
 from harness.errors import UserError
@@ -44,7 +44,7 @@ def test_every_reader_of_yaml_refuses_a_bomb(bomb):
         _yaml(bomb)
     with pytest.raises(UserError, match=r"bomb\.yaml"):
         load_study(str(bomb))
-    _, problems = compose(understand([f"trace={bomb}"]))
+    _, problems = compose(parse_overrides([f"trace={bomb}"]))
     assert "cannot be read" in "\n".join(map(str, problems))
 
 

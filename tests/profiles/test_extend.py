@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.configuration.compose import compose, understand
+from harness.configuration.compose import compose, parse_overrides
 from harness.profiles import ProfileError, load_profile
 from harness.profiles.read import SHIPPED
 
@@ -51,7 +51,7 @@ def test_own_costs_count_and_own_files_start_from_their_folder(tmp_path):
 
 def test_a_run_takes_such_a_profile(tmp_path):
     path = written(tmp_path / "größer", "lab.yaml", "defaults: [a100_elasticflow]\nname: lab\n")
-    container, problems = compose(understand([f"profile={path}"]))
+    container, problems = compose(parse_overrides([f"profile={path}"]))
     assert problems == []
     assert load_profile(container["profile"]).name == "lab"
 

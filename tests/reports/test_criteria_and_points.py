@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 
-from harness.configuration.compose import compose, understand
+from harness.configuration.compose import compose, parse_overrides
 from harness.configuration.study import load_study
 from reports.claims.ledger import Criterion, load
 from reports.claims.measures import says_same
@@ -28,7 +28,7 @@ def points(study: str) -> list[dict[str, str]]:
     words = {tuple(w for w in p.overrides if not w.startswith(trials)) for p in found.points()}
     options = []
     for own in sorted(words):
-        container, problems = compose(understand([*found.base, *own]))
+        container, problems = compose(parse_overrides([*found.base, *own]))
         assert problems == []
         texts = {key: str(value) for key, value in flat_options(container).items()}
         options.append(texts | container["choices"])

@@ -172,10 +172,10 @@ def test_a_failing_store_says_that_the_run_is_safe_and_how_to_mirror_it(tmp_path
     (tmp_path / "mlflow").write_text("a file where a folder must be")
     config = {"uri": f"sqlite:///{tmp_path}/mlflow/mlflow.db", "artifacts": f"{tmp_path}/a"}
     run = write_run(tmp_path / "results")
-    way_out = r"safe in the results folder.*python -m harness\.tracking"
-    with pytest.raises(tracking.TrackingError, match=way_out):
+    hint = r"safe in the results folder.*python -m harness\.tracking"
+    with pytest.raises(tracking.TrackingError, match=hint):
         tracking.mirror(run, config)
-    with pytest.raises(tracking.TrackingError, match=way_out):
+    with pytest.raises(tracking.TrackingError, match=hint):
         tracking.prepare(config)
 
 

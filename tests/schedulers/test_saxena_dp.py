@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.configuration.compose import compose, understand
+from harness.configuration.compose import compose, parse_overrides
 from harness.configuration.instantiate import build
 from harness.contracts.scheduler import Grant, Refuse
 from harness.metrics.compute import compute
@@ -309,7 +309,7 @@ def test_random_batches_depend_on_the_seed_and_the_job_alone():
 
 
 def test_the_seed_of_the_run_is_that_of_the_shipped_baseline():
-    container, problems = compose(understand(["scheduler=saxena_random_bs", "seed=3"]))
+    container, problems = compose(parse_overrides(["scheduler=saxena_random_bs", "seed=3"]))
     assert problems == []
     scheduler = build(container["scheduler"], "scheduler")
     jobs = [category_1(f"{i:03d}") for i in range(5)]

@@ -24,7 +24,7 @@ def itp_problems(tmp_path, *rows, header=ITP_HEADER):
 
 
 @pytest.mark.parametrize(
-    ("row", "fact", "way_out"),
+    ("row", "fact", "hint"),
     [
         ("b,x,10,bert,90,32,1,80", "submission_time is 'x'", "give a number"),
         ("b,,10,bert,90,32,1,80", "submission_time is empty", "give a number"),
@@ -43,11 +43,11 @@ def itp_problems(tmp_path, *rows, header=ITP_HEADER):
         (",5,10,bert,90,32,1,80", "job_id is empty", "give every job a name"),
     ],
 )
-def test_bad_rows(tmp_path, row, fact, way_out):
+def test_bad_rows(tmp_path, row, fact, hint):
     (problem,) = itp_problems(tmp_path, GOOD, row)
     assert "jobs.csv:3: " in problem
     assert fact in problem
-    assert way_out in problem
+    assert hint in problem
 
 
 def test_all_bad_cells_at_once_with_their_lines(tmp_path):

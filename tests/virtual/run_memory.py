@@ -147,7 +147,7 @@ def measured(launcher, spec, num_workers, num_steps, num_slots=1):
             world.until(lambda report: report.step >= num_steps, TIMEOUT_S)
             found = [peak_bytes(worker.pid) for worker in workers()]
             assert len(found) == num_slots
-            world.backend.hold("job", 0)
+            world.backend.set_target_step("job", 0)
             world.until(lambda report: report.kind in ENDS, TIMEOUT_S)
         finally:
             world.backend.close()

@@ -153,7 +153,7 @@ def trained(launcher, folder, plan, num_workers, steps, options, **backend):
             world.until(lambda r, n=number: r.step >= n * steps // len(plan), 900)
             world.do(ChangeKind.RESCALE, tuple(slots), batch=BATCH)
         world.until(lambda r: r.step >= steps, 900)
-        world.backend.hold("job", 0)
+        world.backend.set_target_step("job", 0)
         return world.until_end(), world
     finally:
         world.backend.close()

@@ -43,7 +43,7 @@ from systems.runtime.reduction.ordered import join_alone
 from systems.runtime.wire.groups import Group, meet
 from systems.runtime.wire.virtual_plan import ranges
 from systems.runtime.worker import session as sessions
-from systems.runtime.worker.mark import Mark
+from systems.runtime.worker.mark import PhaseMark
 from systems.runtime.worker.trainer import on_device
 from systems.virtual.sum_kernel import load
 from systems.virtual.workers import ordered_reduction, trainer_of
@@ -171,7 +171,7 @@ class Pair:
         program = sessions.build(order, workload_class)
         self.reduction = ordered_reduction(program, num_workers)
         self.session = sessions.begin(order, program, self.reduction)
-        self.trainer = trainer_of(self.session, Mark(None), order)
+        self.trainer = trainer_of(self.session, PhaseMark(None), order)
         self.reduction.attach(group)
         counts = (num_workers // num_slots,) * num_slots
         self.trainer.set_share(rank, num_slots, batch, 1, counts)

@@ -46,7 +46,7 @@ def test_killed_workers_leave_no_trace_in_the_bits(launcher, tmp_path, seed, num
     try:
         world.until_change(world.start((0, 1, 2), seed=7, batch=BATCH, **options))
         hurt(world, random.Random(seed), num_deaths)
-        world.backend.hold("job", 0)
+        world.backend.set_target_step("job", 0)
         end = world.until_end()
     finally:
         world.backend.close()

@@ -67,7 +67,7 @@ def end_of(world):
     world.until_step(world.reports[-1].step + 5)
     world.do(ChangeKind.RESCALE, (2,), batch=BATCH)
     world.until_step(world.reports[-1].step + 5)
-    world.backend.hold("job", 0)
+    world.backend.set_target_step("job", 0)
     return world.until_end()
 
 

@@ -165,7 +165,7 @@ def trained(launcher, folder, plan, backend, during=lambda world: None):
             step = world.do(ChangeKind.RESCALE, slots, batch=BATCH).step
         during(world)
         world.until_step(world.reports[-1].step + 5)
-        world.backend.hold("job", 0)
+        world.backend.set_target_step("job", 0)
         return world, world.until_end()
     finally:
         world.backend.close()

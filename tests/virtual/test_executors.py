@@ -45,7 +45,7 @@ def test_executors_of_a_slot_keep_the_bits(launcher, tmp_path):
             step = world.do(ChangeKind.RESCALE, slots, batch=BATCH).step
             counts.append(len(workers()))
         world.until_step(step + 5)
-        world.backend.hold("job", 0)
+        world.backend.set_target_step("job", 0)
         end = world.until_end()
     finally:
         world.backend.close()

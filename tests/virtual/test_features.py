@@ -54,14 +54,14 @@ def test_unused_parameters_are_refused_by_name(launcher, tmp_path, reconfigure):
 
 @pytest.mark.parametrize("kind", [VirtualThread, StopFree, WarmRestart])
 @pytest.mark.parametrize(
-    ("refused", "message", "way_out"),
+    ("refused", "message", "hint"),
     [
         ("sync_batch_norm", "1 modules are SyncBatchNorm, such as 1: ", "or backend=static"),
         ("sparse", "1 modules have sparse gradients, such as 5.table: ", "sparse=False"),
     ],
 )
 def test_modules_whose_bits_would_be_lost_are_refused_by_name(
-    launcher, tmp_path, kind, refused, message, way_out
+    launcher, tmp_path, kind, refused, message, hint
 ):
     world = World(kind(start="preimported"), launcher, tmp_path)
     try:
@@ -70,7 +70,7 @@ def test_modules_whose_bits_would_be_lost_are_refused_by_name(
     finally:
         world.backend.close()
     assert message in end.reason
-    assert way_out in end.reason
+    assert hint in end.reason
 
 
 @pytest.mark.parametrize("reconfigure", ["stop_free", "checkpoint"])
@@ -99,7 +99,7 @@ def test_augmented_samples_from_two_loader_processes(launcher, tmp_path):
         world.until_step(step + 4)
         step = world.do(ChangeKind.RESCALE, (0,), batch=12).step
         world.until_step(step + 4)
-        world.backend.hold("job", 0)
+        world.backend.set_target_step("job", 0)
         end = world.until_end()
     finally:
         world.backend.close()

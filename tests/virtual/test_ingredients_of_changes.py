@@ -61,7 +61,7 @@ def changed(launcher, folder, reconfigure, ingredient, *, is_carried=False):
         once.touch()
         step = world.do(ChangeKind.RESCALE, SECOND, batch=BATCH).step
         world.until_step(step + 3)
-        world.backend.hold("job", 0)
+        world.backend.set_target_step("job", 0)
         end = world.until_end()
     finally:
         world.backend.close()

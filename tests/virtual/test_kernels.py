@@ -149,10 +149,10 @@ def test_bits_are_promised_on_slots_of_one_type_or_from_d2_on():
     for level, promised in {"D0": (0, 0), "D1": (1, 0), "D2": (1, 1), "D0+D2": (0, 0)}.items():
         backend = VirtualThread(level=level, reconfigure="checkpoint")
         assert (backend.bitwise(plain), backend.bitwise(mixed)) == promised, level
-        assert backend.cautions(plain) == []
-        assert bool(backend.cautions(mixed)) == (level == "D1")
+        assert backend.warnings(plain) == []
+        assert bool(backend.warnings(mixed)) == (level == "D1")
     assert (Static().bitwise(plain), Static().bitwise(mixed)) == (True, False)
-    (caution,) = VirtualThread().cautions(mixed)
+    (caution,) = VirtualThread().warnings(mixed)
     assert "slots of 2 types (cpu_avx2 with avx2 and 1 thread, cpu_sse41 with sse41" in caution
     assert caution.endswith("set level=D2, or use a cluster of one type")
 

@@ -26,7 +26,7 @@ def test_a_joiner_gets_the_gradients_of_a_slot_with_several_workers(launcher, tm
             )
         )
         assert answer.kind is ReportKind.DONE, answer
-        world.backend.hold("job", 0)
+        world.backend.set_target_step("job", 0)
         assert world.until_end().kind is ReportKind.FINISHED
     finally:
         world.backend.close()

@@ -52,7 +52,7 @@ def test_planned_shares_of_the_virtual_workers_keep_the_bits(launcher, tmp_path,
             change = world.ask(ChangeKind.RESCALE, slots, batch=BATCH, virtual_workers=plan)
             step = world.until_change(change).step
         world.until_step(step + 5)
-        world.backend.hold("job", 0)
+        world.backend.set_target_step("job", 0)
         end = world.until_end()
     finally:
         world.backend.close()
@@ -70,7 +70,7 @@ def test_a_plan_does_not_outlive_the_death_of_a_slot(launcher, tmp_path):
         workers()[0].kill()
         world.until(lambda report: report.kind is ReportKind.SHRUNK)
         world.until_step(world.reports[-1].step + 5)
-        world.backend.hold("job", 0)
+        world.backend.set_target_step("job", 0)
         end = world.until_end()
     finally:
         world.backend.close()

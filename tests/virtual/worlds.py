@@ -49,7 +49,7 @@ def live(world, plan, num_workers, *, every=8, batch=BATCH, **options):
         step = world.until_step(step + every).step
         step = max(step, world.do(ChangeKind.RESCALE, slots, batch=batch).step)
     world.until_step(step + every)
-    world.backend.hold("job", 0)
+    world.backend.set_target_step("job", 0)
     return world.until_end()
 
 

@@ -42,7 +42,7 @@ class _Version:
         return self.num_labels + _PICTURE
 
     @property
-    def way_out(self) -> str:
+    def hint(self) -> str:
         """Advice on where to get the data set and where to put it."""
         return (
             f"unpack {self.archive} (the binary version, from"
@@ -73,19 +73,19 @@ CIFAR100 = _Version(
 
 def _problem(path: Path, version: _Version) -> str | None:
     if not path.is_file():
-        return f"{path}: not found; {version.way_out}"
+        return f"{path}: not found; {version.hint}"
     size, record = path.stat().st_size, version.record
     if size == 0 or size % record:
         labels = "a label" if version.num_labels == 1 else f"{version.num_labels} labels"
         return (
             f"{path}: {size} bytes is not a whole number of {record}-byte records ({labels}"
-            f" and a 32x32 colour picture); {version.way_out}"
+            f" and a 32x32 colour picture); {version.hint}"
         )
     classes = np.memmap(path, dtype=np.uint8, mode="r")[version.num_labels - 1 :: record]
     highest = int(classes.max())
     if highest >= version.num_classes:
         last = version.num_classes - 1
-        return f"{path}: label {highest} is outside 0..{last}; {version.way_out}"
+        return f"{path}: label {highest} is outside 0..{last}; {version.hint}"
     return None
 
 

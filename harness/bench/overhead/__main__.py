@@ -101,8 +101,8 @@ def _settings(options: argparse.Namespace) -> Settings:
         try:
             workers = [int(number) for number in options.workers.split(",")]
         except ValueError:
-            way_out = "give whole numbers with commas, for example 1,2"
-            problem = Problem("--workers", f"is {options.workers!r}", way_out)
+            hint = "give whole numbers with commas, for example 1,2"
+            problem = Problem("--workers", f"is {options.workers!r}", hint)
             raise UserError([problem]) from None
     return read_settings(
         reference=options.reference,

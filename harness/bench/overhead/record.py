@@ -91,8 +91,8 @@ class TrialStore:
                 **{centre: numbers.of_trial(rounds_s, centre) for centre in numbers.CENTRES},
             }
         except (OSError, ValueError, KeyError, TypeError, AssertionError):
-            way_out = "remove it and run the command again"
-            raise StoreError(f"{path}: is damaged; {way_out}") from None
+            hint = "remove it and run the command again"
+            raise StoreError(f"{path}: is damaged; {hint}") from None
 
     def add(self, trial: Trial, rounds_s: Rounds, load: Mapping[str, float]) -> None:
         """Write a finished trial, in one step."""
@@ -117,18 +117,18 @@ def cells_of_record(path: Path) -> list[CellRecord]:
     """
     if not path.is_file():
         return []
-    way_out = "leave --continue out to measure anew, or give another --to"
+    hint = "leave --continue out to measure anew, or give another --to"
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
         if record["schema_version"] != SCHEMA_VERSION:
             fact = f"is of version {record['schema_version']}, not {SCHEMA_VERSION}"
-            raise StoreError(f"{path}: {fact}; {way_out}")
+            raise StoreError(f"{path}: {fact}; {hint}")
         cells: list[CellRecord] = record["cells"]
         for cell in cells:  # read what is used later, so that a damaged record fails here
             name_of(cell)
             trials_of([cell])
     except (OSError, ValueError, KeyError, TypeError):
-        raise StoreError(f"{path}: is damaged; {way_out}") from None
+        raise StoreError(f"{path}: is damaged; {hint}") from None
     return cells
 
 

@@ -76,8 +76,8 @@ class Settings:
         uneven = [number for number in numbers if self.logical and self.logical % max(1, number)]
         if uneven or self.logical < 0:
             fact = f"is {self.logical} for {' and '.join(map(str, uneven)) or 'any'} workers"
-            way_out = "give a multiple of every number of workers, or 0 for one each"
-            problems.append(Problem("--logical", fact, way_out))
+            hint = "give a multiple of every number of workers, or 0 for one each"
+            problems.append(Problem("--logical", fact, hint))
         elif self.logical > self.batch:
             fact = f"is {self.batch} for {self.logical} logical workers"
             problems.append(Problem("--batch", fact, "each needs at least 1 sample"))
@@ -93,15 +93,15 @@ class Settings:
         for name, turn_s in {"": self.turn_s, **self.turn_s_of}.items():
             if not 0 < turn_s <= _LONGEST_TURN_S:
                 fact = f"{f'of {name} ' if name else ''}is {turn_s}"
-                way_out = f"give seconds above 0, at most {_LONGEST_TURN_S:g}"
-                problems.append(Problem("--turn", fact, way_out))
+                hint = f"give seconds above 0, at most {_LONGEST_TURN_S:g}"
+                problems.append(Problem("--turn", fact, hint))
         if self.drop < 1:
             problems.append(Problem("--drop", f"is {self.drop}", "the first step always warms up"))
         for name, steps in {"": self.steps, **self.steps_of}.items():
             if steps < self.drop + LEAST_COUNTED:
                 fact = f"{f'of {name} ' if name else ''}is {steps}, {self.drop} are dropped"
-                way_out = f"give at least {self.drop + LEAST_COUNTED}"
-                problems.append(Problem("--steps", fact, way_out))
+                hint = f"give at least {self.drop + LEAST_COUNTED}"
+                problems.append(Problem("--steps", fact, hint))
         if problems:
             raise UserError(problems)
 
@@ -140,8 +140,8 @@ def read_settings(**given: Any) -> Settings:
         try:
             values[key] = coerce(value, hints[key])
         except MismatchError as mismatch:
-            way_out = f"give {mismatch}"
-            problems.append(Problem(f"{DEFAULTS.name}: {key}", f"is {show(value)}", way_out))
+            hint = f"give {mismatch}"
+            problems.append(Problem(f"{DEFAULTS.name}: {key}", f"is {show(value)}", hint))
     if problems:
         raise UserError(problems)
     return Settings(**values)

@@ -114,8 +114,8 @@ def _settings(options: argparse.Namespace) -> Settings:
     try:
         version = importlib.metadata.version("torchft")
     except importlib.metadata.PackageNotFoundError:
-        way_out = "pip install 'elastrace[torchft]'"
-        problems.append(Problem("torchft", "is not installed", way_out))
+        hint = "pip install 'elastrace[torchft]'"
+        problems.append(Problem("torchft", "is not installed", hint))
     if problems:
         raise UserError(problems)
     return Settings(

@@ -191,7 +191,7 @@ class LiveEngine:
                     self._backend.resume(change)
                 else:
                     self._backend.rescale(change)
-                self._backend.hold(job_id, job.target_step)
+                self._backend.set_target_step(job_id, job.target_step)
         return []
 
     def observe(self, records: RunRecords) -> None:
@@ -232,7 +232,7 @@ class LiveEngine:
             return self._cancelled(job, report)
         if report.kind in (ReportKind.DONE, ReportKind.SHRUNK) or job.in_flight:
             # Steps executed in the meantime may have had another batch, which moves the last step.
-            self._backend.hold(job.spec.job_id, job.target_step)
+            self._backend.set_target_step(job.spec.job_id, job.target_step)
         reason = report.reason.replace(f"{self._setup.run_dir}/", "")
         if report.of_machine:
             self._machine_failures.note(job, samples_done, reason)
@@ -434,4 +434,4 @@ class LiveEngine:
         self._skipped_s += jump_s
         for job in running:
             job.credit(rates[job.spec.job_id] * jump_s)
-            self._backend.hold(job.spec.job_id, job.target_step)
+            self._backend.set_target_step(job.spec.job_id, job.target_step)

@@ -131,9 +131,9 @@ class Live(LiveSettings):
             )
         return problems
 
-    def cautions(self, setup: EngineSetup) -> list[str]:
-        """Return the cautions of the backend."""
-        return [f"backend.{text}" for text in setup.backend.cautions(setup.cluster)]
+    def warnings(self, setup: EngineSetup) -> list[str]:
+        """Return the warnings of the backend."""
+        return [f"backend.{text}" for text in setup.backend.warnings(setup.cluster)]
 
     def open(self, setup: EngineSetup) -> LiveEngine:
         """Return the engine at time 0, with launcher and backend ready and no job started."""

@@ -80,7 +80,7 @@ class Simulated:
                 problems += error.problems
         return list(dict.fromkeys(map(str, problems)))
 
-    def cautions(self, setup: EngineSetup) -> list[str]:
+    def warnings(self, setup: EngineSetup) -> list[str]:
         """Return an empty list, because a simulation trains nothing."""
         return []
 

@@ -49,7 +49,7 @@ def report(rows: Submissions, findings: list[Finding]) -> str:
         lines += [f"    {rows.where(row)}: {finding.fact(row)}" for row in finding.rows[:_SHOWN]]
         if number > _SHOWN:
             lines.append(f"    ... and {number - _SHOWN:,} more")
-        lines.append(f"    {finding.way_out}")
+        lines.append(f"    {finding.hint}")
         parts.append("\n".join(lines))
     return "\n".join(parts) if parts else "nothing to remark"
 

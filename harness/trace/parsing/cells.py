@@ -63,15 +63,15 @@ class Cells:
         """Return whether the field has a column or a constant."""
         return field in self._columns or field in self._constants
 
-    def bad(self, row: int, field: str, way_out: str) -> None:
+    def bad(self, row: int, field: str, hint: str) -> None:
         """Record a problem of one row's field."""
         column = self._columns.get(field)
         fact = (
             f"{column} is {self.table.text(row, column)!r}" if column else f"{field} is not given"
         )
         if column and not self.table.columns[column][row]:
-            way_out += f"; or leave such rows out with {self.table.rule(row, column)}"
-        self.problems.append(f"{self.table.where(row)}: {fact}; {way_out}")
+            hint += f"; or leave such rows out with {self.table.rule(row, column)}"
+        self.problems.append(f"{self.table.where(row)}: {fact}; {hint}")
 
     def empty(self, field: str) -> list[int]:
         """Return rows whose cell of the field is empty; none if the field has no column."""

@@ -20,7 +20,7 @@ class Finding:
     rows: Sequence[int]
     fact: Callable[[int], str]
     """Function from a row to the remark's text for it."""
-    way_out: str
+    hint: str
     refused: bool = False
     """True if these rows keep the trace from loading."""
 
@@ -28,7 +28,7 @@ class Finding:
 def row_problems(rows: Submissions) -> list[str]:
     """Return one line for each row and finding that keeps the row from becoming a job."""
     return [
-        f"{rows.where(row)}: {finding.fact(row)}; {finding.way_out}"
+        f"{rows.where(row)}: {finding.fact(row)}; {finding.hint}"
         for finding in refusals(rows)
         for row in finding.rows
     ]
@@ -49,7 +49,7 @@ def refusals(rows: Submissions) -> list[Finding]:
     """Return the findings that keep a row from becoming a job."""
     found: list[Finding] = []
     told: set[int] = set()  # batch and work may follow from slots and duration
-    for name, values, way_out in (
+    for name, values, hint in (
         ("requested_slots", rows.requested_slots, "a job needs at least 1 slot"),
         ("global_batch", rows.global_batch, "a batch has at least 1 sample"),
         ("duration_s", rows.duration_s, "leave out jobs that never ran, or mend the row"),
@@ -57,14 +57,14 @@ def refusals(rows: Submissions) -> list[Finding]:
     ):
         bad = [row for row in np.flatnonzero(values <= 0).tolist() if row not in told]
         told.update(bad)
-        found.append(_not_positive(rows, name, bad, way_out))
+        found.append(_not_positive(rows, name, bad, hint))
     if rows.min_slots is not None or rows.max_slots is not None:
         found.append(_slot_ranges(rows))
     if rows.logical_workers is not None:
         workers = rows.logical_workers
         bad = np.flatnonzero(workers < 1).tolist()
-        way_out = "a job has 1 or more; leave it out or mend the row"
-        found.append(_not_positive(rows, "logical_workers", bad, way_out))
+        hint = "a job has 1 or more; leave it out or mend the row"
+        found.append(_not_positive(rows, "logical_workers", bad, hint))
     if rows.impossible_deadlines == "refuse":
         found.append(
             Finding(
@@ -111,10 +111,8 @@ def impossible(rows: Submissions) -> Ints:
         return np.flatnonzero(rows.deadline_s <= rows.arrival_s)
 
 
-def _not_positive(rows: Submissions, name: str, bad: Sequence[int], way_out: str) -> Finding:
-    return Finding(
-        f"{rows.column(name)} of 0 or less", bad, lambda row: rows.said(name, row), way_out
-    )
+def _not_positive(rows: Submissions, name: str, bad: Sequence[int], hint: str) -> Finding:
+    return Finding(f"{rows.column(name)} of 0 or less", bad, lambda row: rows.said(name, row), hint)
 
 
 def _slot_ranges(rows: Submissions) -> Finding:

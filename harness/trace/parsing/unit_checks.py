@@ -86,7 +86,7 @@ def _arrivals(rows: Submissions) -> list[Finding]:
     order = np.argsort(arrival_s, kind="stable")
     span_s = float(arrival_s[order[-1]] - arrival_s[order[0]])
     ends = [int(order[0]), int(order[-1])] if span_s > _DECADE_S and not is_ms.any() else []
-    way_out = "milliseconds need units: {arrival: ms}; a submission at 0 or in 1970 has no date"
+    hint = "milliseconds need units: {arrival: ms}; a submission at 0 or in 1970 has no date"
     return [
         Finding(
             "submissions after the year 5000, if they are seconds since 1970",
@@ -98,7 +98,7 @@ def _arrivals(rows: Submissions) -> list[Finding]:
             f"first and last submission are {_long(span_s)} apart",
             ends,
             lambda row: rows.said("arrival_s", row),
-            way_out,
+            hint,
         ),
     ]
 
@@ -111,11 +111,11 @@ def _durations(rows: Submissions) -> list[Finding]:
     if _SHORT_MEAN_S <= mean_s <= _LONG_MEAN_S or mean_s <= 0:
         return []
     if mean_s < _SHORT_MEAN_S:
-        way_out = "hours or days need units: {duration: h} or {duration: d}"
+        hint = "hours or days need units: {duration: h} or {duration: d}"
     elif mean_s >= _EPOCH_S[0]:
-        way_out = "a date is no duration: name the columns of start and end instead"
+        hint = "a date is no duration: name the columns of start and end instead"
     else:
-        way_out = (
+        hint = (
             f"as milliseconds they would last {_long(mean_s / 1000)} on average: "
             "units: {duration: ms}"
         )
@@ -125,7 +125,7 @@ def _durations(rows: Submissions) -> list[Finding]:
             f"mean duration of {_long(mean_s)}",
             first.tolist(),
             lambda row: f"{rows.said('duration_s', row)}: {_long(float(rows.duration_s[row]))}",
-            way_out,
+            hint,
         )
     ]
 

@@ -17,11 +17,11 @@ from harness.cluster import Cluster
 from harness.contracts.engine import Change, ChangeKind
 from harness.contracts.launcher import Exit
 from harness.contracts.training import ReportKind, TrainingOrder
-from systems.elastic.driver.job_status import Account
+from systems.elastic.driver.job_status import JobStatus
 from systems.elastic.driver.launch import STORE, ElasticProcesses
 from systems.elastic.driver.membership import Workforce
 from systems.elastic.driver.pending_change import Verdict
-from systems.elastic.driver.processes import Crew, Process
+from systems.elastic.driver.processes import Process, ProcessTable
 from systems.elastic.wire.options import ElasticOptions
 from systems.runtime.driver.ending import (
     EXIT_TIMEOUT_S,
@@ -37,7 +37,7 @@ from systems.runtime.driver.job_protocol import (
     LOSING_WAIT_S,
     STARTING_WAIT_S,
     DrivenJob,
-    Hands,
+    JobServices,
     MakeJob,
     Saved,
 )
@@ -52,8 +52,10 @@ _STANDING = ("first_step", "progress", "left", "checkpoint", "saved", "finished"
 def elastic_jobs(options: ElasticOptions, cluster: Cluster) -> MakeJob:
     """Return the function with which a driver makes elastic jobs."""
 
-    def make_job(order: TrainingOrder, hands: Hands, before: DrivenJob | None) -> ElasticJob:
-        processes = ElasticProcesses(order, options, cluster, hands)
+    def make_job(
+        order: TrainingOrder, services: JobServices, before: DrivenJob | None
+    ) -> ElasticJob:
+        processes = ElasticProcesses(order, options, cluster, services)
         return ElasticJob(processes, before.serial if before else 0)
 
     return make_job
@@ -64,8 +66,8 @@ class ElasticJob:
 
     def __init__(self, processes: ElasticProcesses, serial: int) -> None:
         order = processes.order
-        hands = processes.hands
-        self._account = Account(order.job_id, order.target_step, hands.report, serial)
+        services = processes.services
+        self._job_status = JobStatus(order.job_id, order.target_step, services.report, serial)
         self._processes = processes
         self._order = order
         self._options = processes.options
@@ -78,22 +80,22 @@ class ElasticJob:
     @property
     def step(self) -> int:
         """Number of steps executed so far."""
-        return self._account.step
+        return self._job_status.step
 
     @property
     def samples(self) -> int:
         """Number of samples consumed by the steps so far."""
-        return self._account.samples
+        return self._job_status.samples
 
     @property
     def change(self) -> Change | None:
         """Change in flight, if any."""
-        return self._account.change
+        return self._job_status.change
 
     @property
     def serial(self) -> int:
         """Highest number given to a worker, store or generation of this job."""
-        return self._account.serial
+        return self._job_status.serial
 
     @property
     def is_alive(self) -> bool:
@@ -104,12 +106,12 @@ class ElasticJob:
 
     def begin(self, change: Change) -> None:
         """Start the founders and the store; DONE is reported at the end of the first step."""
-        self._account.accept(change)
-        self._account.phase = Phase.STARTING
-        self._account.go_back()
+        self._job_status.accept(change)
+        self._job_status.phase = Phase.STARTING
+        self._job_status.go_back()
         self._ending = self._failed_at = None
         self._deadline = time.monotonic() + self._options.runtime.start_timeout_s
-        self._work = Workforce(self._processes, self._account, change, self._end)
+        self._work = Workforce(self._processes, self._job_status, change, self._end)
         try:
             self._work.found()
         except Exception as error:  # a launcher may fail in any way it likes
@@ -122,39 +124,39 @@ class ElasticJob:
         """
         adjusting = self._present.adjusting
         if adjusting is not None and adjusting.removal is not None:
-            self._account.change = change
+            self._job_status.change = change
             return
-        self._account.accept(change)
-        if self._account.phase is not Phase.RUNNING:
+        self._job_status.accept(change)
+        if self._job_status.phase is not Phase.RUNNING:
             return  # the job is about to end, which overtakes the change
         if change.kind is ChangeKind.SUSPEND:
-            self._account.phase = Phase.STOPPING
+            self._job_status.phase = Phase.STOPPING
             self._deadline = time.monotonic() + self._options.runtime.stop_timeout_s
-            self._present.crew.tell_all({"kind": "stop"})
+            self._present.process_table.tell_all({"kind": "stop"})
         else:
             self._present.adjust(change)
 
     def stop(self, change: Change) -> None:
         """Kill the job in any phase; a change in flight is reported as failed."""
         if self.change is not None:
-            self._account.say(ReportKind.FAILED, reason="overtaken by a stop")
-        self._account.accept(change)
+            self._job_status.say(ReportKind.FAILED, reason="overtaken by a stop")
+        self._job_status.accept(change)
         if self._work is None:
-            self._account.done()
+            self._job_status.done()
         else:
             self._end(Fate.STOPPED)
 
-    def hold(self, target_step: int) -> None:
+    def set_target_step(self, target_step: int) -> None:
         """Set another target step; workers without an order learn it from their order."""
-        self._account.target_step = target_step
+        self._job_status.target_step = target_step
         if self._work is not None:
-            self._work.crew.tell_all({"kind": "hold", "target_step": target_step})
+            self._work.process_table.tell_all({"kind": "hold", "target_step": target_step})
 
-    # Facts.
+    # ResendBuffer.
 
     def greeted(self, connection: Connection) -> bool:
         """Accept a process that greeted with the right token. Return whether it was awaited."""
-        return self._work is not None and self._work.crew.greeted(connection)
+        return self._work is not None and self._work.process_table.greeted(connection)
 
     def heard(self, connection: Connection, message: Mapping[str, Any]) -> None:
         """Handle a process's message."""
@@ -163,21 +165,21 @@ class ElasticJob:
             return  # a process of an earlier start
         if process.name == STORE:
             if message["kind"] == "store":
-                work.crew.store_ready(message["address"], message["port"])
+                work.process_table.store_ready(message["address"], message["port"])
             elif message["kind"] == "beat":
-                work.crew.store_lives()
+                work.process_table.store_lives()
             return
         kind, worker = message["kind"], process.name
         if kind in ("checkpoint", "saved"):
-            self._account.checkpoint = Saved.from_message(
+            self._job_status.checkpoint = Saved.from_message(
                 message
             )  # also from one that has died since
-        if self._account.phase is Phase.ENDING and kind not in ("left", "failed"):
+        if self._job_status.phase is Phase.ENDING and kind not in ("left", "failed"):
             return
         # The worker that says ``finished`` is the first, also if the driver does not know that yet.
         is_first = worker in work.firsts or kind == "finished"
         if kind in _STANDING and is_first and message["step"] >= self.step:
-            self._account.stand(message)
+            self._job_status.stand(message)
         handler: Callable[[Process, Mapping[str, Any]], None] | None
         handler = getattr(self, f"_on_{kind}", None) or getattr(work, f"on_{kind}", None)
         if handler is not None:
@@ -198,10 +200,10 @@ class ElasticJob:
     def exited(self, handle: int, end: Exit) -> None:
         """Record the end of a process."""
         work = self._work
-        process = work.crew.of_handle(handle) if work is not None else None
+        process = work.process_table.of_handle(handle) if work is not None else None
         if work is None or process is None:
             return  # a store that has been replaced
-        work.crew.exited(process, end)
+        work.process_table.exited(process, end)
         if process.name == STORE:
             self._store_ended(end)
         elif not process.has_left and not process.failure:
@@ -215,25 +217,25 @@ class ElasticJob:
         work = self._work
         if work is None:
             return
-        crew = work.crew
+        process_table = work.process_table
         now = time.monotonic()
-        crew.fence(now)
+        process_table.fence(now)
         if self._ending is None:
             if work.has_state:  # a start has its own time-out: no answers during imports
-                crew.look_for_silence(now, work.survivors)
+                process_table.look_for_silence(now, work.survivors)
             self._judge(work, now)
         elif self._deadline is not None and now > self._deadline:
             self._deadline = None
-            workers = [f"worker {p.name}" for p in crew.workers.values() if p.end is None]
+            workers = [f"worker {p.name}" for p in process_table.workers.values() if p.end is None]
             if workers:
                 reason = tell_late_exit(self._order.job_id, workers)
                 self._ending = replace(self._ending, reason=reason)
-            crew.kill(crew.all())
+            process_table.kill(process_table.all())
         if self._ending is None:
             work.settle()
-        if self._ending is not None and crew.are_gone(crew.workers):
-            if crew.store is not None and crew.store.end is None:
-                crew.kill([crew.store])
+        if self._ending is not None and process_table.are_gone(process_table.workers):
+            if process_table.store is not None and process_table.store.end is None:
+                process_table.kill([process_table.store])
             else:
                 self._gone(self._ending)
 
@@ -241,7 +243,7 @@ class ElasticJob:
         """Return the longest time until ``check`` must be called and process ends looked for."""
         if self._work is None:
             return IDLE_WAIT_S
-        crew, adjusting = self._work.crew, self._work.adjusting
+        process_table, adjusting = self._work.process_table, self._work.adjusting
         dues = [self._deadline, self._work.recover_by]
         if adjusting is not None:
             dues.append(adjusting.deadline)
@@ -250,47 +252,47 @@ class ElasticJob:
         wait_s = min([IDLE_WAIT_S, *(due - now for due in dues if due is not None)])
         is_awaiting = adjusting is not None and adjusting.verdict is not Verdict.OPEN
         if (
-            crew.is_losing
-            or self._account.phase is Phase.ENDING
+            process_table.is_losing
+            or self._job_status.phase is Phase.ENDING
             or self._work.recover_by
             or is_awaiting
         ):
             wait_s = min(wait_s, LOSING_WAIT_S)
-        elif self._account.phase is Phase.STARTING or adjusting is not None:
+        elif self._job_status.phase is Phase.STARTING or adjusting is not None:
             wait_s = min(wait_s, STARTING_WAIT_S)
         return max(0.0, wait_s)
 
     # Messages, by kind.
 
     def _on_first_step(self, process: Process, message: Mapping[str, Any]) -> None:
-        if self._account.phase is not Phase.STARTING or self._failed_at is not None:
+        if self._job_status.phase is not Phase.STARTING or self._failed_at is not None:
             return  # a founder has failed, and the start with it
-        self._account.phase = Phase.RUNNING
+        self._job_status.phase = Phase.RUNNING
         self._deadline = None
         spawn_s = process.ordered_at - process.spawned_at
-        self._account.phases_s = {"spawn": spawn_s, **message["phases_s"]}
-        self._account.done()
+        self._job_status.phases_s = {"spawn": spawn_s, **message["phases_s"]}
+        self._job_status.done()
 
     def _on_progress(self, process: Process, message: Mapping[str, Any]) -> None:
         work = self._present
-        if self._account.phase is not Phase.RUNNING or message["step"] != self.step:
+        if self._job_status.phase is not Phase.RUNNING or message["step"] != self.step:
             return
         has_switched = work.adjusting is not None and work.adjusting.switched
         if work.recover_by is None and not has_switched:
-            self._account.say(ReportKind.PROGRESS, about_change=False)
+            self._job_status.say(ReportKind.PROGRESS, about_change=False)
 
     def _on_left(self, process: Process, message: Mapping[str, Any]) -> None:
         process.left = message
         self._present.left(process)
         self._overruns += message["overruns"]
-        if message["finished"] and self._account.phase in (Phase.STARTING, Phase.RUNNING):
-            self._account.phase = Phase.FINISHING
+        if message["finished"] and self._job_status.phase in (Phase.STARTING, Phase.RUNNING):
+            self._job_status.phase = Phase.FINISHING
             self._deadline = None
 
     def _on_saved(self, process: Process, message: Mapping[str, Any]) -> None:
-        self._account.stand(message)  # perhaps below its last progress, after a rollback
-        self._account.phases_s["save"] = message["save_s"]
-        self._account.phases_s["stop"] = -message["saved"]  # ``_gone`` adds the end
+        self._job_status.stand(message)  # perhaps below its last progress, after a rollback
+        self._job_status.phases_s["save"] = message["save_s"]
+        self._job_status.phases_s["stop"] = -message["saved"]  # ``_gone`` adds the end
         self._end(Fate.SUSPENDED, kill=False)
 
     def _on_finished(self, process: Process, message: Mapping[str, Any]) -> None:
@@ -322,15 +324,15 @@ class ElasticJob:
     def _store_ended(self, end: Exit) -> None:
         """Start another store: the job trains on without one, but cannot change its workers."""
         work = self._present
-        crew = work.crew
+        process_table = work.process_table
         if self._ending is not None:
             return
-        if self._account.phase is Phase.STARTING or crew.num_stores >= STORE_ATTEMPTS:
+        if self._job_status.phase is Phase.STARTING or process_table.num_stores >= STORE_ATTEMPTS:
             self._end(Fate.LOST, f"the job's store: {end.reason}; {self._processes.where}")
             return
-        slot = crew.workers[next(iter(work.survivors()), work.members[0])].slot
+        slot = process_table.workers[next(iter(work.survivors()), work.members[0])].slot
         try:
-            crew.spawn_store(self._account.next_number(), slot)
+            process_table.spawn_store(self._job_status.next_number(), slot)
         except Exception as error:  # a launcher may fail in any way it likes
             ending = not_started("store", error, self._processes.where)
             self._end_with(replace(ending, fate=Fate.LOST))
@@ -339,24 +341,24 @@ class ElasticJob:
 
     def _judge(self, work: Workforce, now: float) -> None:
         """End the job if it cannot go on; ``Fate.LOST`` if it may be resumed."""
-        crew = work.crew
+        process_table = work.process_table
         if self._failed_at is not None and (
-            now > self._failed_at + FAILURE_GRACE_S or not crew.living()
+            now > self._failed_at + FAILURE_GRACE_S or not process_table.living()
         ):
-            self._end(*self._failure(crew))
+            self._end(*self._failure(process_table))
         elif self._deadline is not None and now > self._deadline:
-            action = "start" if self._account.phase is Phase.STARTING else "save and stop"
-            reason = f"no {action} in time: {crew.missing()}; {self._processes.where}"
+            action = "start" if self._job_status.phase is Phase.STARTING else "save and stop"
+            reason = f"no {action} in time: {process_table.missing()}; {self._processes.where}"
             self._end(Fate.LOST, reason)
         else:
             work.overdue(now)
 
-    def _failure(self, crew: Crew) -> tuple[Fate, str]:
+    def _failure(self, process_table: ProcessTable) -> tuple[Fate, str]:
         """Return the job's fate after the failures that workers reported, and the reason."""
-        failed = [process for process in crew.workers.values() if process.failure]
+        failed = [process for process in process_table.workers.values() if process.failure]
         own = [process for process in failed if not process.is_collective]
         first = (own or failed)[0]
-        fate = Fate.FAILED if own and not crew.is_of_machine else Fate.LOST
+        fate = Fate.FAILED if own and not process_table.is_of_machine else Fate.LOST
         return fate, f"worker {first.name}: {first.failure}; {self._processes.where}"
 
     def _end(
@@ -370,51 +372,53 @@ class ElasticJob:
         if fate is Fate.LOST and self._failed_at is not None:
             # A worker has reported its own error, and only now another's death is known. The error
             # would end the job again if it were resumed, so it decides the fate.
-            told, why = self._failure(self._present.crew)
+            told, why = self._failure(self._present.process_table)
             if told is Fate.FAILED:
                 fate, reason = told, why
         self._end_with(Ending(fate, reason, results or {}), kill=kill)
 
     def _end_with(self, ending: Ending, *, kill: bool = True) -> None:
-        crew, adjusting = self._present.crew, self._present.adjusting
+        process_table, adjusting = self._present.process_table, self._present.adjusting
         self._ending = ending
-        self._account.phase = Phase.ENDING
+        self._job_status.phase = Phase.ENDING
         if kill:
             self._deadline = None
-            crew.kill(crew.all())
+            process_table.kill(process_table.all())
         else:
             wait_s = min(EXIT_TIMEOUT_S, self._options.runtime.stop_timeout_s)
             self._deadline = time.monotonic() + wait_s
             if adjusting is not None and not adjusting.switched:
-                crew.dismiss(adjusting.joiners)
-            crew.tell_all({"kind": "exit"})  # their state is no longer needed
+                process_table.dismiss(adjusting.joiners)
+            process_table.tell_all({"kind": "exit"})  # their state is no longer needed
 
     def _gone(self, ending: Ending) -> None:
         """Carry out the job's ending, now that every process has ended."""
-        crew = self._present.crew
-        deaths = crew.deaths()
-        of_machine = ending.of_machine or crew.is_of_machine or crew.is_killed_from_outside
+        process_table = self._present.process_table
+        deaths = process_table.deaths()
+        of_machine = (
+            ending.of_machine or process_table.is_of_machine or process_table.is_killed_from_outside
+        )
         self._work = self._ending = self._deadline = self._failed_at = None
-        self._account.phase = Phase.IDLE
-        if self._account.phases_s.get("stop", 0.0) < 0:
-            self._account.phases_s["stop"] += time.monotonic()
+        self._job_status.phase = Phase.IDLE
+        if self._job_status.phases_s.get("stop", 0.0) < 0:
+            self._job_status.phases_s["stop"] += time.monotonic()
         if ending.fate in (Fate.SUSPENDED, Fate.STOPPED):
-            self._account.done()
+            self._job_status.done()
             return
         if ending.fate is Fate.FINISHED:
-            self._account.change = None
-            self._account.say(ReportKind.FINISHED, results=ending.results, reason=ending.reason)
+            self._job_status.change = None
+            self._job_status.say(ReportKind.FINISHED, results=ending.results, reason=ending.reason)
             return
-        self._account.go_back()
+        self._job_status.go_back()
         if ending.fate is Fate.LOST:
             reason = ending.reason or deaths
-            self._account.say(ReportKind.LOST, reason=reason, of_machine=of_machine)
+            self._job_status.say(ReportKind.LOST, reason=reason, of_machine=of_machine)
         else:
             kind = self.change.kind if self.change is not None else None
             is_start = kind in (ChangeKind.START, ChangeKind.RESUME)
             # Unless the change is a start, the job has failed and not the change.
-            self._account.say(ReportKind.FAILED, about_change=is_start, reason=ending.reason)
-        self._account.change = None
+            self._job_status.say(ReportKind.FAILED, about_change=is_start, reason=ending.reason)
+        self._job_status.change = None
 
     # Small things.
 
@@ -427,5 +431,5 @@ class ElasticJob:
         """Return the present process that has this connection, if any."""
         if self._work is None:
             return None
-        found = (p for p in self._work.crew.all() if p.connection is connection)
+        found = (p for p in self._work.process_table.all() if p.connection is connection)
         return next(found, None)

@@ -12,7 +12,7 @@ from systems.runtime.driver.ending import Phase
 from systems.runtime.driver.job_protocol import Saved
 
 
-class Account:
+class JobStatus:
     """Progress, phase and change of one job; kept over all its starts and resumes."""
 
     def __init__(

@@ -12,7 +12,7 @@ from harness.contracts.training import TrainingOrder
 from systems.elastic.election.etcd_keystore import KEYS
 from systems.elastic.wire.options import ElasticOptions
 from systems.elastic.wire.order import ElasticOrder
-from systems.runtime.driver.job_protocol import Hands
+from systems.runtime.driver.job_protocol import JobServices
 from systems.runtime.driver.launch import mark_path, slot_environment
 from systems.runtime.wire.control import TOKEN_VARIABLE
 from systems.runtime.wire.kernels import Kernels, kernels_on
@@ -51,7 +51,7 @@ class ElasticProcesses:
     order: TrainingOrder
     options: ElasticOptions
     cluster: Cluster
-    hands: Hands
+    services: JobServices
 
     @property
     def where(self) -> str:
@@ -151,14 +151,14 @@ class ElasticProcesses:
         warmth: Warmth,
         slot: int | None = None,
     ) -> ProcessSpec:
-        address, port = self.hands.server.address
+        address, port = self.services.server.address
         job_id = self.order.job_id
         return ProcessSpec(
             name=self.name_of(label),
             entry=entry,
             argv=(address, str(port), job_id, name),
             env=slot_environment(place, self._address(place), self._kernels(place)),
-            own_env={TOKEN_VARIABLE: self.hands.token},
+            own_env={TOKEN_VARIABLE: self.services.token},
             host=self._address(place),
             cores=cores,
             log_path=self.order.job_dir.absolute() / f"{label}.log",
@@ -171,7 +171,7 @@ class ElasticProcesses:
 
     def _etcd_prefix(self, life: int) -> str:
         """Return an etcd key prefix that is unique to this run, job and start or resume."""
-        start = hashlib.sha256(self.hands.token.encode()).hexdigest()[:16]
+        start = hashlib.sha256(self.services.token.encode()).hexdigest()[:16]
         return f"{KEYS}{self.order.job_id}/{start}/{life}/"
 
     def _address(self, place: Slot) -> str:

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from systems.elastic.driver.processes import Crew, Process
+from systems.elastic.driver.processes import Process, ProcessTable
 
 
-class Leadership:
+class LeaderOfJob:
     """Leader of one job, as far as its driver knows."""
 
-    def __init__(self, crew: Crew) -> None:
-        self._crew = crew
+    def __init__(self, process_table: ProcessTable) -> None:
+        self._process_table = process_table
         self._leader = ""
         """Name of the leader; empty while none is known."""
         self._term = 0
@@ -37,7 +37,7 @@ class Leadership:
         """Record that a worker has left, has died or no longer leads."""
         if self._leader == process.name:
             self._leader = ""
-            self._crew.tell_all({"kind": "who_leads"})
+            self._process_table.tell_all({"kind": "who_leads"})
 
     @property
     def is_known(self) -> bool:
@@ -46,4 +46,4 @@ class Leadership:
 
     def ask(self, request: Mapping[str, Any]) -> None:
         """Send a request to the leader, which must be known."""
-        self._crew.tell([self._leader], {**request, "term": self._term})
+        self._process_table.tell([self._leader], {**request, "term": self._term})

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from systems.elastic.driver.job_status import Account
-from systems.elastic.driver.pending_change import Adjusting, Verdict
-from systems.elastic.driver.processes import Crew, Process
+from systems.elastic.driver.job_status import JobStatus
+from systems.elastic.driver.pending_change import PendingChange, Verdict
+from systems.elastic.driver.processes import Process, ProcessTable
 from systems.elastic.driver.recovery_deadline import RecoveryDeadline
 from systems.elastic.wire.options import ElasticOptions
 from systems.runtime.driver.ending import Phase
@@ -19,7 +19,11 @@ class Roll:
     """Members and their present change in one life of a job. It decides nothing (``workforce``)."""
 
     def __init__(
-        self, crew: Crew, account: Account, options: ElasticOptions, members: tuple[str, ...]
+        self,
+        process_table: ProcessTable,
+        job_status: JobStatus,
+        options: ElasticOptions,
+        members: tuple[str, ...],
     ) -> None:
         """Begin with the founders.
 
@@ -29,12 +33,12 @@ class Roll:
             options: options of the job.
             members: the founders, by rank.
         """
-        self.crew = crew
+        self.process_table = process_table
         self.members = members
         """Members by rank, as far as the driver knows."""
-        self.adjusting: Adjusting | None = None
+        self.adjusting: PendingChange | None = None
         self.recovery = RecoveryDeadline(options.recovery_timeout_s)
-        self._account = account
+        self._job_status = job_status
         self._options = options
 
     @property
@@ -55,7 +59,7 @@ class Roll:
     def is_wanted(self, process: Process) -> bool:
         """Return whether the job needs this worker now."""
         adjusting = self.adjusting
-        if self._account.phase in LEAVING:
+        if self._job_status.phase in LEAVING:
             trains = adjusting is not None and process.name in adjusting.switched
             return process.name in self.members or trains
         if process.left is not None and process.failure == "":
@@ -69,7 +73,7 @@ class Roll:
     @property
     def has_state(self) -> bool:
         """Whether the members have the job's state: it has begun, and has not ended."""
-        return self._account.phase in (Phase.RUNNING, *LEAVING)
+        return self._job_status.phase in (Phase.RUNNING, *LEAVING)
 
     @property
     def can_recover(self) -> bool:
@@ -82,11 +86,11 @@ class Roll:
 
         What happens to the other workers then has no effect.
         """
-        if self._account.phase not in LEAVING:
+        if self._job_status.phase not in LEAVING:
             return False
         adjusting = self.adjusting
         members = adjusting.new if adjusting is not None and adjusting.switched else self.members
-        first = self.crew.workers[members[0]]
+        first = self.process_table.workers[members[0]]
         return first.left is not None and not first.is_dead and first.end is None
 
     def survivors(self) -> list[str]:
@@ -95,17 +99,17 @@ class Roll:
         if self.adjusting is not None and self.adjusting.switched:
             trained |= set(self.adjusting.new)
         # A worker that has left waits, with the state, until no other worker can need it.
-        return [worker for worker in self.crew.living(or_left=True) if worker in trained]
+        return [worker for worker in self.process_table.living(or_left=True) if worker in trained]
 
     @property
     def firsts(self) -> tuple[str, ...]:
         """Workers that may be the first worker now, as far as the driver knows."""
         if self.adjusting is not None:
             return (self.members[0], self.adjusting.new[0])
-        living = [w for w in self.members if not self.crew.workers[w].is_dead]
+        living = [w for w in self.members if not self.process_table.workers[w].is_dead]
         return (self.members[0], *living[:1])
 
-    def open_change(self, change_id: int, attempt: int) -> Adjusting | None:
+    def open_change(self, change_id: int, attempt: int) -> PendingChange | None:
         """Return the change under way if this answer of a leader is about it, else None.
 
         The change must be undecided, and the attempt the last request that the driver made for it.
@@ -120,4 +124,4 @@ class Roll:
 
     def not_dead(self, workers: Iterable[str]) -> set[str]:
         """Return the given workers that are not known to be dead."""
-        return {worker for worker in workers if not self.crew.workers[worker].is_dead}
+        return {worker for worker in workers if not self.process_table.workers[worker].is_dead}

@@ -13,12 +13,12 @@ from typing import Any
 
 from harness.contracts.engine import Change
 from harness.contracts.training import ReportKind
-from systems.elastic.driver.job_status import Account
+from systems.elastic.driver.job_status import JobStatus
 from systems.elastic.driver.launch import ElasticProcesses, Standing
-from systems.elastic.driver.leader_of_job import Leadership
+from systems.elastic.driver.leader_of_job import LeaderOfJob
 from systems.elastic.driver.members import LEAVING, Roll
-from systems.elastic.driver.pending_change import Adjusting, Verdict
-from systems.elastic.driver.processes import Crew, Process
+from systems.elastic.driver.pending_change import PendingChange, Verdict
+from systems.elastic.driver.processes import Process, ProcessTable
 from systems.elastic.driver.remove_stragglers import removal_of
 from systems.runtime.driver.ending import Fate, Phase
 from systems.runtime.wire.control import encode
@@ -34,24 +34,26 @@ class Workforce(Roll):
     """
 
     def __init__(
-        self, processes: ElasticProcesses, account: Account, change: Change, end: End
+        self, processes: ElasticProcesses, job_status: JobStatus, change: Change, end: End
     ) -> None:
-        members = tuple(_name(account) for _ in change.slots)
-        super().__init__(Crew(processes, self._order_of), account, processes.options, members)
+        members = tuple(_name(job_status) for _ in change.slots)
+        super().__init__(
+            ProcessTable(processes, self._order_of), job_status, processes.options, members
+        )
         self._recovered: Mapping[str, Any] | None = None
         """Message of the survivors when they went on; None once it was reported."""
         self._made: int | None = None
         """Id of the last change that was answered as made."""
         self._processes = processes
         self._end = end
-        self._life = self._generation = account.next_number()
+        self._life = self._generation = job_status.next_number()
         self._founders = self.members
         self._slots = change.slots
         """Slots of all workers that train, or are to train."""
         self._batch = change.global_batch
         self._virtual_workers = change.virtual_workers or ()
         self._job = change.job
-        self._leadership = Leadership(self.crew)
+        self._leadership = LeaderOfJob(self.process_table)
 
     def found(self) -> None:
         """Start the founders and the store at once; they get their orders when the store serves.
@@ -62,31 +64,31 @@ class Workforce(Roll):
         """
         # Encoded once here, so that an option that cannot be sent fails the start, not a worker.
         encode(self._standing_order(self.members[0], self._slots[0], ("", 0)))
-        self.crew.spawn_store(self._account.next_number(), self._slots[0])
+        self.process_table.spawn_store(self._job_status.next_number(), self._slots[0])
         for worker, slot in zip(self.members, self._slots, strict=True):
-            self.crew.spawn(worker, slot)
+            self.process_table.spawn(worker, slot)
 
     def adjust(self, change: Change) -> None:
         """Start the joiners at once, and ask the leader for the new members."""
-        crew = self.crew
+        process_table = self.process_table
         deadline = time.monotonic() + self._options.adjust_timeout_s
         if self.recover_by is not None:  # a recovery under way comes first: the change then fails
             members = self.members
             why = "the workers are recovering"
-            self.adjusting = Adjusting(change, members, members, (), deadline, reason=why)
+            self.adjusting = PendingChange(change, members, members, (), deadline, reason=why)
             return
-        holder = {crew.workers[worker].slot: worker for worker in self.members}
-        joiners = {slot: _name(self._account) for slot in change.slots if slot not in holder}
+        holder = {process_table.workers[worker].slot: worker for worker in self.members}
+        joiners = {slot: _name(self._job_status) for slot in change.slots if slot not in holder}
         new = tuple((holder | joiners)[slot] for slot in change.slots)
-        adjusting = Adjusting(change, self.members, new, tuple(joiners.values()), deadline)
+        adjusting = PendingChange(change, self.members, new, tuple(joiners.values()), deadline)
         self.adjusting = adjusting
         self._slots = change.slots
-        self._account.next_number()  # reserved for the generation that the leader will make
+        self._job_status.next_number()  # reserved for the generation that the leader will make
         try:
             for slot, worker in joiners.items():
-                crew.spawn(worker, slot)
+                process_table.spawn(worker, slot)
         except Exception as error:  # a launcher may raise any error
-            adjusting.joiners = tuple(w for w in joiners.values() if w in crew.workers)
+            adjusting.joiners = tuple(w for w in joiners.values() if w in process_table.workers)
             self._give_up(adjusting, f"no workers: {error}; {self._processes.where}")
             return
         self._ask_leader()
@@ -107,16 +109,16 @@ class Workforce(Roll):
 
         Its end is then handled like any other.
         """
-        accused = self.crew.workers.get(message["worker"])
+        accused = self.process_table.workers.get(message["worker"])
         # A worker killed for its silence may have accused others before; its word does not count.
         is_heard = not process.is_dead and process.end is None and not process.is_killed
         if accused is None or not is_heard:
             return
         if accused.end is not None:  # the accuser may never have been connected to it
-            self.crew.tell([process.name], {"kind": "lost", "workers": [accused.name]})
+            self.process_table.tell([process.name], {"kind": "lost", "workers": [accused.name]})
         # A leaver closes its connections in order, but others may wait for a silent leaver.
-        elif accused.left is None or message["silent_s"] > 0 or self._account.phase in LEAVING:
-            self.crew.accuse(accused, process.name, message["silent_s"])
+        elif accused.left is None or message["silent_s"] > 0 or self._job_status.phase in LEAVING:
+            self.process_table.accuse(accused, process.name, message["silent_s"])
 
     def on_switched(self, process: Process, message: Mapping[str, Any]) -> None:
         """Record that a worker's first step among the new members has ended."""
@@ -169,27 +171,30 @@ class Workforce(Roll):
         if message["generation"] < self._generation:
             return  # another worker has reported a later change already
         self._note_generation(message["generation"])
-        if any(self.crew.workers[worker].is_dead for worker in message["members"]):
+        if any(self.process_table.workers[worker].is_dead for worker in message["members"]):
             return  # about an earlier death; the recovery from a later one is under way
         self._recovered = message
 
     def on_recovery_failed(self, process: Process, message: Mapping[str, Any]) -> None:
         """End the job as lost: no worker can go on."""
-        self._end(Fate.LOST, f"no recovery: {message['reason']}; {self.crew.deaths()}")
+        self._end(Fate.LOST, f"no recovery: {message['reason']}; {self.process_table.deaths()}")
 
     def on_straggler(self, process: Process, message: Mapping[str, Any]) -> None:
         """Remove stragglers, unless a change or a recovery is under way.
 
         The workers name a straggler again later if it is still slow.
         """
-        account = self._account
-        is_free = account.phase is Phase.RUNNING and account.change is None
+        job_status = self._job_status
+        is_free = job_status.phase is Phase.RUNNING and job_status.change is None
         if not is_free or self.adjusting is not None or self.recover_by is not None:
             return
         if tuple(message["members"]) != self.members:
             return
-        slots = {worker: self.crew.workers[worker].slot for worker in self.members}
-        number, slowness = account.next_number(), message["slowness"]  # numbers the generation, too
+        slots = {worker: self.process_table.workers[worker].slot for worker in self.members}
+        number, slowness = (
+            job_status.next_number(),
+            message["slowness"],
+        )  # numbers the generation, too
         adjusting = removal_of(slowness, slots, self._job, self._batch, number, self._options)
         if adjusting is not None:
             self.adjusting, self._slots = adjusting, adjusting.change.slots
@@ -205,11 +210,11 @@ class Workforce(Roll):
 
     def died(self, process: Process) -> None:
         """Record that a worker has died or must die, and tell the others at once."""
-        if process.is_dead or process.is_dismissed or self._account.phase is Phase.ENDING:
+        if process.is_dead or process.is_dismissed or self._job_status.phase is Phase.ENDING:
             return
         if not self.is_wanted(process) and not self.is_joining(process):  # it was about to leave
             if process.is_killed:  # for its silence: a recovery may wait for it
-                self.crew.tell_all({"kind": "lost", "workers": [process.name]})
+                self.process_table.tell_all({"kind": "lost", "workers": [process.name]})
             return
         process.is_dead = True
         self._leadership.ended(process)
@@ -217,17 +222,17 @@ class Workforce(Roll):
             adjusting = self.adjusting
             assert adjusting is not None
             adjusting.blamed = adjusting.blamed or process.name
-            self._withdraw(self.crew.end_of(process))
+            self._withdraw(self.process_table.end_of(process))
         elif not self.is_over:
             if not self.can_recover or not self.survivors():
                 self._end(Fate.LOST, "")  # the reason is known when the process has ended
                 return
-            self._account.next_number()  # reserved for the generation that follows
+            self._job_status.next_number()  # reserved for the generation that follows
             recovered = self._recovered
             if recovered is not None and process.name in recovered["members"]:
                 self._recovered = None  # else that recovery was from this death: keep it
             self.recovery.died()
-        self.crew.tell_all({"kind": "lost", "workers": [process.name]})
+        self.process_table.tell_all({"kind": "lost", "workers": [process.name]})
 
     # What follows.
 
@@ -236,10 +241,10 @@ class Workforce(Roll):
         adjusting = self.adjusting
         if self.recover_by is not None and now > self.recover_by:
             limit_s = self._options.recovery_timeout_s
-            self._end(Fate.LOST, f"no recovery within {limit_s} s; {self.crew.deaths()}")
+            self._end(Fate.LOST, f"no recovery within {limit_s} s; {self.process_table.deaths()}")
         elif adjusting is not None and now > adjusting.deadline:
             if adjusting.verdict is not Verdict.OPEN:
-                self.crew.dismiss(adjusting.awaited)
+                self.process_table.dismiss(adjusting.awaited)
             elif adjusting.switched:
                 adjusting.deadline = math.inf  # the change is made; some first step takes long
             elif not adjusting.reason:
@@ -255,10 +260,10 @@ class Workforce(Roll):
     def settle(self) -> None:
         """Answer what can be answered by now: first a change, then a loss."""
         recovered, adjusting = self._recovered, self.adjusting
-        if self._account.phase is not Phase.RUNNING:
+        if self._job_status.phase is not Phase.RUNNING:
             if recovered is not None:  # the job is about to end: only its end is reported
                 self.members = tuple(recovered["members"])
-                self._account.stand(recovered)
+                self._job_status.stand(recovered)
                 self._recovered = None
                 self.recovery.met()
             return
@@ -266,20 +271,22 @@ class Workforce(Roll):
             self._look_at(adjusting, recovered)
             if self.recover_by is not None and recovered is None:
                 return
-            if adjusting.verdict is Verdict.OPEN or not self.crew.are_gone(adjusting.awaited):
+            if adjusting.verdict is Verdict.OPEN or not self.process_table.are_gone(
+                adjusting.awaited
+            ):
                 return
             self._answer(adjusting)
         if recovered is not None:
             self._shrink(recovered)
         elif adjusting is None and self.recover_by is None and not self.survivors():
-            self._end(Fate.LOST, f"no worker with the state is left; {self.crew.deaths()}")
+            self._end(Fate.LOST, f"no worker with the state is left; {self.process_table.deaths()}")
 
-    def _look_at(self, adjusting: Adjusting, recovered: Mapping[str, Any] | None) -> None:
+    def _look_at(self, adjusting: PendingChange, recovered: Mapping[str, Any] | None) -> None:
         """Set the verdict of a change if it is clear by now whether the workers made it."""
         if adjusting.verdict is not Verdict.OPEN:
             return
-        crew = self.crew
-        living = [worker for worker in adjusting.new if not crew.workers[worker].is_dead]
+        process_table = self.process_table
+        living = [worker for worker in adjusting.new if not process_table.workers[worker].is_dead]
         if adjusting.switched and living and set(living) <= set(adjusting.switched):
             adjusting.verdict = Verdict.DONE
             if len(living) == len(adjusting.new):
@@ -293,58 +300,62 @@ class Workforce(Roll):
             else:  # a new leader may be making the change: let it give the change up
                 self._withdraw(why)
         if adjusting.verdict is Verdict.DONE:
-            self.crew.tell(adjusting.leavers, {"kind": "exit"})
+            self.process_table.tell(adjusting.leavers, {"kind": "exit"})
             adjusting.deadline = time.monotonic() + self._options.leave_timeout_s
 
-    def _answer(self, adjusting: Adjusting) -> None:
+    def _answer(self, adjusting: PendingChange) -> None:
         self.adjusting = None
-        if adjusting.removal is not None and self._account.change is not None:
-            self._account.retry("stragglers were being removed")
+        if adjusting.removal is not None and self._job_status.change is not None:
+            self._job_status.retry("stragglers were being removed")
         if adjusting.verdict is Verdict.FAILED:
             if adjusting.removal is None:
                 blamed = adjusting.blamed  # its process has ended by now, so the reason is known
-                reason = self.crew.end_of(self.crew.workers[blamed]) if blamed else ""
-                self._account.failed(reason or adjusting.reason)
+                reason = (
+                    self.process_table.end_of(self.process_table.workers[blamed]) if blamed else ""
+                )
+                self._job_status.failed(reason or adjusting.reason)
             return
         self._made = adjusting.change.change_id
         self.members = adjusting.new
         self._batch = adjusting.change.global_batch
         said = adjusting.first or self._recovered
         if said is not None:
-            self._account.stand(said)
-        left = {p.name: p.left for p in self.crew.workers.values() if p.left is not None}
-        adjusting.write_leaving(self._processes.order.job_dir, self.crew.workers)
+            self._job_status.stand(said)
+        left = {p.name: p.left for p in self.process_table.workers.values() if p.left is not None}
+        adjusting.write_leaving(self._processes.order.job_dir, self.process_table.workers)
         stopping_time_s = adjusting.stopping_time_s(left)
-        self._account.phases_s = adjusting.phases_s()
+        self._job_status.phases_s = adjusting.phases_s()
         if stopping_time_s is not None:  # if no worker stayed, none has timed its switch
-            self._account.phases_s.setdefault("switch", stopping_time_s)
+            self._job_status.phases_s.setdefault("switch", stopping_time_s)
         if adjusting.removal is None:
-            self._account.done(stopping_time_s)
+            self._job_status.done(stopping_time_s)
         else:
             details = adjusting.removed(adjusting.removal, self._processes.name_of)
-            self._account.say(ReportKind.SHRUNK, stopping_time_s=stopping_time_s, **details)
+            self._job_status.say(ReportKind.SHRUNK, stopping_time_s=stopping_time_s, **details)
 
     def _shrink(self, recovered: Mapping[str, Any]) -> None:
         """Report that the survivors go on, once the dead workers' processes are gone."""
-        crew = self.crew
+        process_table = self.process_table
         lost = [worker for worker in self.members if worker not in recovered["members"]]
-        if not crew.are_gone(lost):
+        if not process_table.are_gone(lost):
             return
         self._recovered = None
         self.recovery.met()
         self.members = tuple(recovered["members"])
-        self._account.stand(recovered)
-        aside = [p.name for p in crew.workers.values() if p.left and p.name not in self.members]
-        crew.tell(aside, {"kind": "exit"})
+        self._job_status.stand(recovered)
+        aside = [
+            p.name for p in process_table.workers.values() if p.left and p.name not in self.members
+        ]
+        process_table.tell(aside, {"kind": "exit"})
         if lost:
-            slots = tuple(crew.workers[worker].slot for worker in self.members)
-            lost_slots = tuple(crew.workers[worker].slot for worker in lost)
-            self._account.say(
+            slots = tuple(process_table.workers[worker].slot for worker in self.members)
+            lost_slots = tuple(process_table.workers[worker].slot for worker in lost)
+            self._job_status.say(
                 ReportKind.SHRUNK,
                 slots=slots,
                 lost_slots=lost_slots,
                 phases_s=dict(recovered["phases_s"]),
-                reason=crew.deaths(lost),
+                reason=process_table.deaths(lost),
             )
 
     def _withdraw(self, reason: str) -> None:
@@ -357,20 +368,20 @@ class Workforce(Roll):
         adjusting.deadline = time.monotonic() + self._options.recovery_timeout_s
         self._ask_leader()
 
-    def _give_up(self, adjusting: Adjusting, reason: str) -> None:
+    def _give_up(self, adjusting: PendingChange, reason: str) -> None:
         """Fail a change: kill its joiners; the job trains on as before."""
         adjusting.verdict = Verdict.FAILED
         adjusting.reason = reason
-        unaware = [w for w in adjusting.joiners if not self.crew.workers[w].is_dead]
-        self.crew.dismiss(adjusting.joiners)
+        unaware = [w for w in adjusting.joiners if not self.process_table.workers[w].is_dead]
+        self.process_table.dismiss(adjusting.joiners)
         if unaware:
-            self.crew.tell_all({"kind": "lost", "workers": unaware})
+            self.process_table.tell_all({"kind": "lost", "workers": unaware})
 
     # Small things.
 
     def _note_generation(self, generation: int) -> None:
         self._generation = max(self._generation, generation)
-        self._account.serial = max(self._account.serial, generation)
+        self._job_status.serial = max(self._job_status.serial, generation)
 
     def _ask_leader(self) -> None:
         """Ask the leader for the change, or to give it up; an unknown leader is asked later."""
@@ -388,14 +399,14 @@ class Workforce(Roll):
     def _standing_order(self, worker: str, slot: int, store: tuple[str, int]) -> dict[str, Any]:
         """Return the present order of a founder or, if the worker is none, of a joiner."""
         is_founder = worker in self._founders
-        checkpoint = self._account.checkpoint if is_founder else None
+        checkpoint = self._job_status.checkpoint if is_founder else None
         standing = Standing(
             members=self.members if is_founder else (),
             generation=self._generation if is_founder else 0,
             global_batch=self._batch,
             logical_workers=self._job.num_logical_workers,
             virtual_workers=self._virtual_workers if is_founder else (),
-            target_step=self._account.target_step,
+            target_step=self._job_status.target_step,
             checkpoint=checkpoint.path if checkpoint else None,
             slots=self._slots,
             store=store,
@@ -404,5 +415,5 @@ class Workforce(Roll):
         return self._processes.worker_order(worker, slot, standing).message()
 
 
-def _name(account: Account) -> str:
-    return f"w{account.next_number()}"
+def _name(job_status: JobStatus) -> str:
+    return f"w{job_status.next_number()}"

@@ -37,7 +37,7 @@ class Removal:
 
 
 @dataclass(slots=True)
-class Adjusting:
+class PendingChange:
     """Change of the workers under way: a scale-out, a scale-in or a migration."""
 
     change: Change

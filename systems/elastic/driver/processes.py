@@ -1,7 +1,7 @@
 """Driver's record of an elastic job's processes: its workers and its store.
 
-``Crew`` starts the processes and sends each worker its order once the store's port is known. It
-knows which workers have left, failed or died. It decides nothing.
+``ProcessTable`` starts the processes and sends each worker its order once the store's port is
+known. The table knows which workers have left, failed or died. It decides nothing.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Process:
 
 
 @dataclass
-class Crew:
+class ProcessTable:
     """Processes of one elastic job, as the driver knows them."""
 
     processes: ElasticProcesses
@@ -87,7 +87,7 @@ class Crew:
     def __post_init__(self) -> None:
         hang_timeout_s = self.processes.options.hang_timeout_s
         self._store_watch = HeartbeatWatch(max(LEAST_SILENCE_S, hang_timeout_s))
-        self._beats = Beats(hang_timeout_s, self.processes.hands.send)
+        self._beats = Beats(hang_timeout_s, self.processes.services.send)
         # Kept, since it holds back lines that a full disk refuses and writes them later.
         self._accusations = LineWriter(self.processes.order.job_dir / "accusations.jsonl")
 
@@ -97,7 +97,7 @@ class Crew:
         """Start a worker's process; the launcher's errors are raised."""
         spec = self.processes.worker_spec(worker, slot)
         at = time.monotonic()
-        handle = self.processes.hands.launch(spec)
+        handle = self.processes.services.launch(spec)
         self.workers[worker] = Process(worker, slot, handle, at)
 
     def spawn_store(self, number: int, slot: int) -> None:
@@ -107,7 +107,7 @@ class Crew:
         at = time.monotonic()
         # A store that hangs before it serves is noticed too, after its start time-out.
         self._store_watch.note(STORE, at + self.processes.options.runtime.start_timeout_s)
-        handle = self.processes.hands.launch(self.processes.store_spec(number, [slot]))
+        handle = self.processes.services.launch(self.processes.store_spec(number, [slot]))
         self.store = Process(STORE, slot, handle, at)
 
     def greeted(self, connection: Connection) -> bool:
@@ -118,8 +118,8 @@ class Crew:
             return False
         process.connection = connection
         if process is self.store:
-            hands = self.processes.hands
-            hands.send(connection, self.processes.store_order([process.slot]))
+            services = self.processes.services
+            services.send(connection, self.processes.store_order([process.slot]))
         else:
             self._order(process)
         return True
@@ -144,7 +144,7 @@ class Crew:
         process.end, process.ended_at = end, time.monotonic()
         connection = process.connection
         if connection is not None:
-            server = self.processes.hands.server
+            server = self.processes.services.server
             server.drain(connection)
             server.close_connection(connection)
 
@@ -156,7 +156,7 @@ class Crew:
         """
         for process in processes:
             if process.end is None and process.vanished_at is None:
-                self.processes.hands.kill(process.handle)
+                self.processes.services.kill(process.handle)
 
     def accuse(self, accused: Process, accuser: str, silent_s: float) -> None:
         """Kill a worker for silence or for an ended connection, and log the first such silence.
@@ -199,7 +199,7 @@ class Crew:
                 and vanished_at is not None
                 and now > vanished_at + FENCE_AFTER_S
             ):
-                self.processes.hands.kill(process.handle)
+                self.processes.services.kill(process.handle)
         if self._store_watch.silent(now, IDLE_WAIT_S) and self.store is not None:
             self._store_watch.forget(STORE)  # until another store is started
             self.kill([self.store])
@@ -211,7 +211,7 @@ class Crew:
         for name in names:
             process = self.workers[name]
             if process.connection is not None and process.ordered_at:
-                self.processes.hands.send(process.connection, message)
+                self.processes.services.send(process.connection, message)
 
     def tell_all(self, message: Mapping[str, Any]) -> None:
         """Send a message to every worker that lives and is wanted."""
@@ -223,7 +223,7 @@ class Crew:
             return
         process.ordered_at = time.monotonic()
         order = self.order_of(process, self.store_at)
-        self.processes.hands.send(process.connection, order)
+        self.processes.services.send(process.connection, order)
 
     # What is known.
 

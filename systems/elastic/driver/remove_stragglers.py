@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from harness.contracts.engine import Change, ChangeKind
 from harness.contracts.job import JobSpec
-from systems.elastic.driver.pending_change import Adjusting, Removal
+from systems.elastic.driver.pending_change import PendingChange, Removal
 from systems.elastic.wire.options import ElasticOptions
 
 
@@ -23,7 +23,7 @@ def removal_of(
     global_batch: int,
     number: int,
     options: ElasticOptions,
-) -> Adjusting | None:
+) -> PendingChange | None:
     """Return the change that removes stragglers, the slowest first; None: none can be spared.
 
     Args:
@@ -55,4 +55,4 @@ def removal_of(
     after = tuple(slots[worker] for worker in new)
     change = Change(-number, ChangeKind.RESCALE, job, tuple(slots.values()), after, global_batch)
     deadline = now + options.adjust_timeout_s
-    return Adjusting(change, tuple(members), new, (), deadline, removal=removal)
+    return PendingChange(change, tuple(members), new, (), deadline, removal=removal)

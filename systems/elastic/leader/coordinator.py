@@ -17,7 +17,7 @@ from systems.elastic.leader.actions import Action, Answer, Tell
 from systems.elastic.leader.adjustment import Adjustment, refusal
 from systems.elastic.leader.change_log import Changes
 from systems.elastic.leader.paused_workers import Stop, Stops
-from systems.elastic.leader.registry import Attendance
+from systems.elastic.leader.registry import WorkerRegistry
 from systems.elastic.wire.recovery_plan import Halted, Membership, Recovery, plan_resume
 from systems.runtime.wire.control import Message
 
@@ -51,7 +51,7 @@ class Coordinator:
         self._transfer = transfer
         self._mode = recovery
         self._stops_first = stops_first
-        self._attendance = Attendance(generation)
+        self._attendance = WorkerRegistry(generation)
         self._changes = Changes()
         self._stops = Stops()
         self.adjustment: Adjustment | None = None

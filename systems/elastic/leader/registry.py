@@ -8,7 +8,7 @@ from systems.elastic.wire.recovery_plan import Membership
 from systems.runtime.wire.control import Message
 
 
-class Attendance:
+class WorkerRegistry:
     """Workers' presence in one leader's term. The class decides nothing (``Coordinator``)."""
 
     def __init__(self, generation: int) -> None:

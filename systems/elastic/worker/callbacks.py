@@ -12,14 +12,14 @@ from systems.elastic.worker.state import WorkerState
 from systems.runtime.wire.control import Message
 
 
-class Hearing:
+class LeaderCallbacks:
     """One worker's callbacks for leader messages."""
 
     def __init__(self, worker: WorkerState) -> None:
         self._worker = worker
 
     def handlers(self) -> Handlers:
-        """Return the callbacks for the worker's ``Member``."""
+        """Return the callbacks for the worker's ``LeaderClient``."""
         leads = self._worker.bench.mark.leads
         return Handlers(self._topology, self._cancel, self._halt, self._dismissed, leads)
 

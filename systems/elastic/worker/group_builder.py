@@ -52,7 +52,7 @@ class Topology:
         )
 
 
-class Regrouping:
+class GroupBuilder:
     """Builder of groups, one thread each; the training thread takes a group when it is built."""
 
     def __init__(

@@ -24,7 +24,7 @@ from systems.elastic.wire.coordination_log import CoordinationLog, stamped
 from systems.elastic.wire.heartbeat import LeaderWatch
 from systems.elastic.wire.order import SCRIPT, ElasticOrder
 from systems.elastic.wire.recovery_plan import Membership
-from systems.elastic.worker.resend_buffer import Facts
+from systems.elastic.worker.resend_buffer import ResendBuffer
 from systems.runtime.wire.control import ControlClient, ControlError, Message
 
 LEADER_KEY = "leader"
@@ -44,7 +44,7 @@ class Handlers:
     """Called with whether this worker leads from now on, on any of the membership's threads."""
 
 
-class Member:
+class LeaderClient:
     """Membership of one worker in its job.
 
     The training thread reads the attributes. ``stop``, ``target_step``, ``announced`` (generation
@@ -72,7 +72,7 @@ class Member:
         self._change_id: int | None = None
         """Id of the last change that this worker went through, if any."""
         self._receiver: tuple[str, int] | None = None
-        self._facts = Facts()
+        self._facts = ResendBuffer()
         self._request: Message | None = None
         """Driver's request that came while this worker led but had not greeted itself yet."""
         self._lock = threading.Lock()

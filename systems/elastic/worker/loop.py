@@ -10,14 +10,14 @@ import math
 import time
 from collections.abc import Sequence
 
-from harness.contracts.marks import Doing
+from harness.contracts.marks import WorkerPhase
 from systems.elastic.transfer.broadcast import broadcast_state
 from systems.elastic.transfer.donor import Donor
 from systems.elastic.wire.order import ElasticOrder
-from systems.elastic.worker.callbacks import Hearing
+from systems.elastic.worker.callbacks import LeaderCallbacks
 from systems.elastic.worker.pause import wait_for_switch
-from systems.elastic.worker.recover import ENDLESS, Recovering
-from systems.elastic.worker.setup import Workbench
+from systems.elastic.worker.recover import ENDLESS, WorkerRecovery
+from systems.elastic.worker.setup import WorkerSetup
 from systems.elastic.worker.shutdown import finish, leave
 from systems.elastic.worker.state import Outcome, WorkerState
 from systems.elastic.worker.step_sync import Verdict
@@ -28,14 +28,14 @@ from systems.runtime.wire.groups import Group, GroupLost
 
 def train(order: ElasticOrder, client: ControlClient, token: str, ordered_at: float) -> None:
     """Train until the job's target step, the driver's stop, or this worker's removal."""
-    ElasticLoop(order, client, token, Workbench(order, client, ordered_at)).run()
+    ElasticLoop(order, client, token, WorkerSetup(order, client, ordered_at)).run()
 
 
 class ElasticLoop:
     """Training loop of one worker; other threads call only ``tell`` and the ``Handlers``."""
 
     def __init__(
-        self, order: ElasticOrder, client: ControlClient, token: str, bench: Workbench
+        self, order: ElasticOrder, client: ControlClient, token: str, bench: WorkerSetup
     ) -> None:
         """Make the loop of one worker.
 
@@ -46,9 +46,9 @@ class ElasticLoop:
             bench: model, optimizer, data and reduction of this worker.
         """
         self.worker = WorkerState(
-            order, client, token, bench, lambda worker: Hearing(worker).handlers()
+            order, client, token, bench, lambda worker: LeaderCallbacks(worker).handlers()
         )
-        self._recovering = Recovering(self.worker)
+        self._recovering = WorkerRecovery(self.worker)
         self._has_begun = False
         self._is_settled = order.joining
         """Whether all workers had the same state when this one began."""
@@ -143,7 +143,7 @@ class ElasticLoop:
         worker = self.worker
         order, phases_s = worker.order, worker.bench.phases_s
         worker.member.prepared(*worker.taking.listen())
-        worker.bench.mark.now(Doing.COPY)
+        worker.bench.mark.now(WorkerPhase.COPY)
         waiting = time.monotonic()
         topology = worker.taking.topology()
         generation = topology.generation
@@ -267,7 +267,7 @@ class ElasticLoop:
         The time that this method takes is the pause in EDL's figure 3.
         """
         worker = self.worker
-        worker.bench.mark.now(Doing.SWITCH)
+        worker.bench.mark.now(WorkerPhase.SWITCH)
         topology = worker.topologies[generation]
         values = worker.bench.values() if topology.joiners else {}
         donor = worker.giving.donor

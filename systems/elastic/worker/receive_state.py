@@ -13,17 +13,17 @@ from systems.elastic.transfer.receiver import Received, Receiver
 from systems.elastic.transfer.training_state import TrainingState
 from systems.elastic.wire.order import ElasticOrder
 from systems.elastic.worker.group_builder import Topology
-from systems.elastic.worker.setup import Workbench
+from systems.elastic.worker.setup import WorkerSetup
 from systems.runtime.wire.groups import Group, GroupLost
 
 
-class Taking:
+class StateReceiver:
     """Reception of the state by one worker; the membership's thread may expect and cancel."""
 
     def __init__(
         self,
         state: TrainingState,
-        bench: Workbench,
+        bench: WorkerSetup,
         token: str,
         order: ElasticOrder,
         on_failed: Callable[[int, str], None],

@@ -10,7 +10,7 @@ import queue
 import time
 from contextlib import nullcontext
 
-from harness.contracts.marks import Doing
+from harness.contracts.marks import WorkerPhase
 from systems.elastic.transfer.channel import TransferError
 from systems.elastic.transfer.kept_state import kept
 from systems.elastic.wire.recovery_plan import Membership
@@ -25,7 +25,7 @@ MEETINGS = 3
 """Number of times that the timeout for building a group fits into the recovery's timeout."""
 
 
-class Recovering:
+class WorkerRecovery:
     """Recovery of one worker, on its training thread."""
 
     def __init__(self, worker: WorkerState) -> None:
@@ -42,7 +42,7 @@ class Recovering:
             ControlError: no message said in time how to go on.
         """
         worker = self._worker
-        worker.bench.mark.now(Doing.RECOVER)
+        worker.bench.mark.now(WorkerPhase.RECOVER)
         worker.trainer.undo()
         worker.words = (
             worker.words.fresh()

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from systems.elastic.wire.recovery_plan import Membership
-from systems.elastic.worker.setup import Workbench
+from systems.elastic.worker.setup import WorkerSetup
 from systems.runtime.wire.control import ControlClient
 
 
-class Telling:
+class SwitchReporter:
     """Messages of one worker to the driver."""
 
-    def __init__(self, client: ControlClient, bench: Workbench, worker: str) -> None:
+    def __init__(self, client: ControlClient, bench: WorkerSetup, worker: str) -> None:
         self._client = client
         self._bench = bench
         self._worker = worker

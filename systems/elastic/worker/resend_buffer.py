@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from systems.runtime.wire.control import Message
 
 
-class Facts:
-    """Last message of each kind that was told. The caller holds ``Member``'s lock."""
+class ResendBuffer:
+    """Last message of each kind that was told. The caller holds ``LeaderClient``'s lock."""
 
     def __init__(self) -> None:
         """Begin without any fact."""

@@ -24,7 +24,7 @@ By then a change that brought the worker is over.
 Addresses = Sequence[tuple[str, int]]
 
 
-class Giving:
+class StateSender:
     """One worker's sending side, with at most one transfer at a time.
 
     ``connect`` and ``cancel`` may be called from any thread.

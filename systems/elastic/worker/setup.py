@@ -21,14 +21,14 @@ from systems.runtime.wire.device_group import no_device_group
 from systems.runtime.wire.groups import Group
 from systems.runtime.wire.step_log import samples_path
 from systems.runtime.worker.checkpoint import keep_only, newest
-from systems.runtime.worker.mark import Mark
+from systems.runtime.worker.mark import PhaseMark
 from systems.runtime.worker.session import Program, Stopwatch, begin, load
 from systems.runtime.worker.standby import program_for
 from systems.runtime.worker.trainer import on_device
 from systems.virtual.workers import ordered_reduction, trainer_of
 
 
-class Workbench:
+class WorkerSetup:
     """Objects that one elastic worker trains with; each stage is timed as a phase."""
 
     def __init__(
@@ -52,7 +52,7 @@ class Workbench:
             RuntimeError: NCCL was asked for, and is not available here.
         """
         self._order = order
-        self.mark = Mark(order.mark)
+        self.mark = PhaseMark(order.mark)
         self._watch = watch = Stopwatch(ordered_at)
         self.phases_s = watch.phases_s
         """Seconds of each phase of the present change; other objects add to it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from harness.contracts.marks import Doing
+from harness.contracts.marks import WorkerPhase
 from systems.elastic.wire.recovery_plan import Membership
 from systems.elastic.worker.state import ENDS, Outcome, WorkerState
 
@@ -32,7 +32,7 @@ def leave(worker: WorkerState, outcome: Outcome) -> bool:
         True if the job is finished and this worker is the first: ``finish`` must follow.
     """
     report, member = worker.bench.report, worker.member
-    worker.bench.mark.now(Doing.LEAVE)
+    worker.bench.mark.now(WorkerPhase.LEAVE)
     report.flush()
     if outcome in ENDS:
         worker.giving.cancel()  # the job is over for workers about to join as well
@@ -45,7 +45,9 @@ def leave(worker: WorkerState, outcome: Outcome) -> bool:
             **report.standing(),
         }
     )
-    if worker.halt > worker.resumed:  # it came before the outcome: ``Hearing`` did not answer
+    if (
+        worker.halt > worker.resumed
+    ):  # it came before the outcome: ``LeaderCallbacks`` did not answer
         tell_halted(worker, worker.halt)
     if outcome is Outcome.LEFT:
         # A leaving leader leads on meanwhile: newcomers cannot lead before they have entered.

@@ -6,18 +6,18 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Any
 
-from harness.contracts.marks import Doing
+from harness.contracts.marks import WorkerPhase
 from systems.elastic.transfer.training_state import TrainingState
 from systems.elastic.wire.order import ElasticOrder
 from systems.elastic.wire.recovery_plan import Membership
-from systems.elastic.worker.group_builder import Regrouping, Topology
-from systems.elastic.worker.leader_client import Handlers, Member
-from systems.elastic.worker.receive_state import Taking
-from systems.elastic.worker.report_switch import Telling
-from systems.elastic.worker.send_state import Giving
-from systems.elastic.worker.setup import Workbench
-from systems.elastic.worker.step_sync import Words
-from systems.elastic.worker.straggler_times import Straggling
+from systems.elastic.worker.group_builder import GroupBuilder, Topology
+from systems.elastic.worker.leader_client import Handlers, LeaderClient
+from systems.elastic.worker.receive_state import StateReceiver
+from systems.elastic.worker.report_switch import SwitchReporter
+from systems.elastic.worker.send_state import StateSender
+from systems.elastic.worker.setup import WorkerSetup
+from systems.elastic.worker.step_sync import StepSync
+from systems.elastic.worker.straggler_times import StragglerTimes
 from systems.runtime.wire.control import ControlClient
 from systems.runtime.wire.groups import Group, GroupLost
 from systems.runtime.worker.pace import Pacer
@@ -47,7 +47,7 @@ class WorkerState:
         order: ElasticOrder,
         client: ControlClient,
         token: str,
-        bench: Workbench,
+        bench: WorkerSetup,
         handlers: Callable[[WorkerState], Handlers],
     ) -> None:
         """Make the state of a worker that has not begun.
@@ -71,11 +71,11 @@ class WorkerState:
             bench.reduction.buffers,
             dict if carried is None else carried.tensors,
         )
-        self.straggling = Straggling(order, client)
+        self.straggling = StragglerTimes(order, client)
         self.trainer.times_device = self.straggling.is_on
         # A script's workers use two more places: ``agree_to_end``, ``ScriptRun.forward``.
         num_places = self.trainer.num_losses + 2 * (carried is not None)
-        self.words = Words(num_places, has_times=self.straggling.is_on)
+        self.words = StepSync(num_places, has_times=self.straggling.is_on)
         self.group: Group | None = None
         self.generation = 0
         self.membership = Membership((), order.global_batch)
@@ -95,7 +95,7 @@ class WorkerState:
         self.has_state = False
         self.switch_at = 0
         """Step after which the first worker has all switch to the announced generation; 0: none."""
-        self.regrouping = Regrouping(
+        self.regrouping = GroupBuilder(
             order.worker,
             lambda: self.member.store,
             order.recovery_timeout_s,
@@ -105,16 +105,18 @@ class WorkerState:
             self.tell_failed,
             on_devices=order.collectives == "nccl",
         )
-        self.giving = Giving(self.training_state, bench.reduction, token, order, self.tell_failed)
-        self.taking = Taking(self.training_state, bench, token, order, self.tell_failed)
+        self.giving = StateSender(
+            self.training_state, bench.reduction, token, order, self.tell_failed
+        )
+        self.taking = StateReceiver(self.training_state, bench, token, order, self.tell_failed)
         self.pacer = Pacer(0.0, is_before_update=True)
         self.num_overruns = 0
         """Number of late steps in paced mode, counted while this worker was the first."""
-        self.telling = Telling(client, bench, order.worker)
+        self.telling = SwitchReporter(client, bench, order.worker)
         self.outcome: Outcome | None = None
         """Way in which this worker's training ended; None before that."""
         # Last: the member's thread may call the handlers at once, and they use all of the above.
-        self.member = Member(order, token, client, handlers(self))
+        self.member = LeaderClient(order, token, client, handlers(self))
 
     @property
     def is_halted(self) -> bool:
@@ -159,7 +161,7 @@ class WorkerState:
                 survivors went through.
         """
         old, self.group = self.group, group
-        # After the assignment: a later halt finds the group and gives it up (``Hearing``).
+        # After the assignment: a later halt finds the group and gives it up (``LeaderCallbacks``).
         if self.is_halted:
             group.give_up()
             raise GroupLost("halted")
@@ -179,4 +181,4 @@ class WorkerState:
             old.drop()
         self.member.switched(generation, membership, self.last_change_id)
         self.bench.mark.first(self.rank == 0)
-        self.bench.mark.now(Doing.BETWEEN)
+        self.bench.mark.now(WorkerPhase.BETWEEN)

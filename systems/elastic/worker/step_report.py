@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.contracts.marks import Doing
+from harness.contracts.marks import WorkerPhase
 from systems.elastic.wire.order import ElasticOrder
 from systems.elastic.wire.recovery_plan import Membership
 from systems.runtime.tensors.state import digests
@@ -22,7 +22,7 @@ from systems.runtime.wire.control import ControlClient
 from systems.runtime.wire.step_log import LineWriter
 from systems.runtime.worker.checkpoint import keep_only
 from systems.runtime.worker.evaluations import Evaluations
-from systems.runtime.worker.mark import Mark
+from systems.runtime.worker.mark import PhaseMark
 from systems.runtime.worker.periodic_checkpoint import PeriodicCheckpoint
 from systems.runtime.worker.session import Session, save
 
@@ -45,7 +45,7 @@ class StepReport:
         client: ControlClient,
         session: Session,
         phases_s: dict[str, float],
-        mark: Mark,
+        mark: PhaseMark,
     ) -> None:
         """Prepare to report.
 
@@ -199,7 +199,7 @@ class StepReport:
         session = self._session
         started = time.monotonic()
         self.flush()
-        with self._mark.during(Doing.SAVE):
+        with self._mark.during(WorkerPhase.SAVE):
             manifest = save(session, self._folder / "checkpoints")
         now = time.monotonic()
         self._client.send(

@@ -1,4 +1,4 @@
-"""Words: a small sum over all workers in every step, with the first worker's commands.
+"""StepSync: a small sum over all workers in every step, with the first worker's commands.
 
 The sum also carries each worker's share of the loss. It runs while the gradients are computed, so
 that it is complete when the step ends. Only the first worker commands, even if another worker
@@ -35,8 +35,8 @@ class Verdict:
     """Each worker's time, by rank; empty if the words have no times."""
 
 
-class Words:
-    """Words of one worker."""
+class StepSync:
+    """StepSync of one worker."""
 
     def __init__(self, num_losses: int = 1, *, has_times: bool = False) -> None:
         """Allocate the words.
@@ -51,9 +51,9 @@ class Words:
         self._resize(0)
         self._pending: Pending | None = None
 
-    def fresh(self) -> Words:
+    def fresh(self) -> StepSync:
         """Return words of the same form in memory of their own."""
-        return Words(self._num_losses, has_times=self._has_times)
+        return StepSync(self._num_losses, has_times=self._has_times)
 
     def begin(
         self,

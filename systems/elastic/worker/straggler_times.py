@@ -16,7 +16,7 @@ from systems.runtime.wire.control import ControlClient
 from systems.runtime.wire.data_order import share
 
 
-class Straggling:
+class StragglerTimes:
     """Straggler rule in one worker; it does nothing if the rule is off."""
 
     def __init__(self, order: ElasticOrder, client: ControlClient) -> None:

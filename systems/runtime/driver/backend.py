@@ -48,8 +48,8 @@ class DrivenBackend(ABC):
         common = self._runtime.common_kernels
         return warmth_problems(self._runtime.warmth, cluster, common=common)
 
-    def cautions(self, cluster: Cluster) -> list[str]:
-        """Return no cautions."""
+    def warnings(self, cluster: Cluster) -> list[str]:
+        """Return no warnings."""
         return []
 
     def bitwise(self, cluster: Cluster) -> bool:
@@ -101,9 +101,9 @@ class DrivenBackend(ABC):
         """End the job without finishing it."""
         self._running.stop(change)
 
-    def hold(self, job_id: str, target_step: int) -> None:
+    def set_target_step(self, job_id: str, target_step: int) -> None:
         """Move the step at which the job finishes."""
-        self._running.hold(job_id, target_step)
+        self._running.set_target_step(job_id, target_step)
 
     def poll(self, timeout_s: float) -> list[Report]:
         """Return the reports since the last call, in order."""

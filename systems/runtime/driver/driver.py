@@ -21,11 +21,11 @@ from systems.runtime.driver.job_protocol import (
     IDLE_WAIT_S,
     LOSING_WAIT_S,
     DrivenJob,
-    Hands,
+    JobServices,
     MakeJob,
 )
 from systems.runtime.driver.slots_check import slots_problem
-from systems.runtime.driver.warm_pool import RuntimeSetupError, Warming
+from systems.runtime.driver.warm_pool import RuntimeSetupError, WarmPool
 from systems.runtime.wire.control import Message
 from systems.runtime.wire.control_server import Connection, ControlServer
 from systems.runtime.wire.options import RuntimeOptions
@@ -65,7 +65,7 @@ class Driver:
             raise RuntimeSetupError(
                 f"cannot listen on bind={options.bind!r}: {error}; give an address of this machine"
             ) from None
-        self._warming = Warming(options, cluster, launcher, self._server.wait)
+        self._warming = WarmPool(options, cluster, launcher, self._server.wait)
         try:
             self._warming.open()
         except BaseException:
@@ -88,14 +88,14 @@ class Driver:
             return
         order.job_dir.mkdir(parents=True, exist_ok=True)
         token = secrets.token_hex(32)
-        hands = Hands(
+        services = JobServices(
             token=token,
             report=self._reports.append,
             launch=partial(self._launch, order.job_id),
             server=self._server,
             launcher=self._launcher,
         )
-        job = self._make_job(order, hands, before)
+        job = self._make_job(order, services, before)
         self._jobs[order.job_id] = job
         self._tokens[order.job_id] = token
         self._warming.begins(order, change)
@@ -142,10 +142,10 @@ class Driver:
         """Answer a change that this backend cannot make."""
         self._answer(change, ReportKind.FAILED, reason)
 
-    def hold(self, job_id: str, target_step: int) -> None:
+    def set_target_step(self, job_id: str, target_step: int) -> None:
         """Move a job's target step; do nothing if the job is unknown."""
         if job_id in self._jobs:
-            self._jobs[job_id].hold(target_step)
+            self._jobs[job_id].set_target_step(target_step)
 
     # The loop.
 

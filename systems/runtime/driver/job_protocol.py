@@ -26,7 +26,7 @@ LOSING_WAIT_S = 0.005
 
 
 @dataclass(frozen=True, slots=True)
-class Hands:
+class JobServices:
     """Means by which a job acts: processes, messages, reports. Each job has its own."""
 
     token: str
@@ -90,7 +90,7 @@ class DrivenJob(Protocol):
         """Kill the job, whatever it is doing; report a change in flight as failed."""
         ...
 
-    def hold(self, target_step: int) -> None:
+    def set_target_step(self, target_step: int) -> None:
         """Move the step at which the job finishes."""
         ...
 
@@ -122,7 +122,7 @@ class DrivenJob(Protocol):
         ...
 
 
-MakeJob: TypeAlias = Callable[[TrainingOrder, Hands, DrivenJob | None], DrivenJob]
+MakeJob: TypeAlias = Callable[[TrainingOrder, JobServices, DrivenJob | None], DrivenJob]
 """Makes the state machine of a job. The last argument is the previous job of that name, or None."""
 
 

@@ -40,7 +40,7 @@ class RuntimeSetupError(Exception):
     """The runtime cannot be made ready; the text gives the reason and a remedy."""
 
 
-class Warming:
+class WarmPool:
     """Keeper of the fork servers, spares and standbys of a backend."""
 
     def __init__(

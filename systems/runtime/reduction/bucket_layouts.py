@@ -43,12 +43,12 @@ def check_layout(saved: Mapping[str, Any], here: Buckets) -> None:
     if not here or there == [list(names) for names in here]:
         return
     made, own = saved["torch"], str(torch.__version__)
-    way_out = "go on with the options and the code that it was begun with"
+    hint = "go on with the options and the code that it was begun with"
     if made != own:
-        way_out = f"it is of torch {made}, and this is {own}: go on with that"
+        hint = f"it is of torch {made}, and this is {own}: go on with that"
     raise LayoutError(
         f"the job's gradient buckets are not those of this worker ({_difference(there, here)}), so"
-        f" that sums would have other last bits; {way_out}, or start the job from scratch"
+        f" that sums would have other last bits; {hint}, or start the job from scratch"
     )
 
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from harness.contracts.marks import DOING, IS_FIRST, LAYOUT, LEADS, SIZE, Doing
+from harness.contracts.marks import DOING, IS_FIRST, LAYOUT, LEADS, SIZE, WorkerPhase
 
 
-class Mark:
+class PhaseMark:
     """Mark of one worker (``harness.contracts.marks``). Without a file no other process can read
     it."""
 
@@ -29,18 +29,18 @@ class Mark:
         named = Path(path)
         named.parent.mkdir(parents=True, exist_ok=True)
         new = named.with_name(f"{named.name}.new")
-        new.write_bytes(LAYOUT.pack(Doing.PREPARE, 0, 0, os.getpid()))
+        new.write_bytes(LAYOUT.pack(WorkerPhase.PREPARE, 0, 0, os.getpid()))
         with new.open("r+b") as file:
             self._memory = mmap.mmap(file.fileno(), SIZE)
         # Rename last, so that a reader never finds an incomplete file under this name.
         new.replace(named)
 
-    def now(self, doing: Doing) -> None:
+    def now(self, doing: WorkerPhase) -> None:
         """Record what the worker does from now on. Only the training thread calls it."""
         self._memory[DOING] = doing
 
     @contextmanager
-    def during(self, doing: Doing) -> Iterator[None]:
+    def during(self, doing: WorkerPhase) -> Iterator[None]:
         """Record what the worker does within the context, then again what it did before.
 
         Only the training thread calls it.

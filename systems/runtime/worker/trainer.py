@@ -15,14 +15,14 @@ from typing import TypeAlias
 import numpy as np
 import torch
 
-from harness.contracts.marks import Doing
+from harness.contracts.marks import WorkerPhase
 from harness.contracts.training import Batch
 from systems.runtime.data.step_seed import step_seed
 from systems.runtime.tensors.state import parameters_of
 from systems.runtime.wire.data_order import Plan, share
 from systems.runtime.wire.groups import GroupLost
 from systems.runtime.wire.step_log import SamplesLog
-from systems.runtime.worker.mark import Mark
+from systems.runtime.worker.mark import PhaseMark
 from systems.runtime.worker.session import Session
 
 OnLosses: TypeAlias = Callable[[list[tuple[int, float]]], None]
@@ -35,7 +35,7 @@ class Trainer:
     num_losses = 1
     """Number of places for losses that all workers of the job fill in a step."""
 
-    def __init__(self, session: Session, mark: Mark) -> None:
+    def __init__(self, session: Session, mark: PhaseMark) -> None:
         """Prepare a trainer; call ``set_share`` before the first step.
 
         Args:
@@ -136,7 +136,7 @@ class Trainer:
         recorder.before_backward(loss)
         recorder.after_forward(loss)
         self._loss = loss.detach()
-        self._mark.now(Doing.BACKWARD)
+        self._mark.now(WorkerPhase.BACKWARD)
         try:
             reduction.begin()
             if on_losses is not None:
@@ -152,7 +152,7 @@ class Trainer:
 
     def draw(self) -> Plan:
         """Begin ``compute``: determine and log what the step consumes."""
-        self._mark.now(Doing.FORWARD)
+        self._mark.now(WorkerPhase.FORWARD)
         session = self.session
         if session.adapter is not None:
             self._set_batch(session.adapter.batch(session.step, session.data_state.consumed))
@@ -172,7 +172,7 @@ class Trainer:
         if self.times_device and self.session.device.type == "cuda":
             torch.cuda.current_stream(self.session.device).synchronize()
         self.computed_at = time.monotonic()
-        self._mark.now(Doing.REDUCE)
+        self._mark.now(WorkerPhase.REDUCE)
         try:
             self.session.reduction.finish()
         except GroupLost:
@@ -217,7 +217,7 @@ class Trainer:
         session, plan = self.session, self._plan
         assert plan is not None
         self._plan = None
-        self._mark.now(Doing.UPDATE)
+        self._mark.now(WorkerPhase.UPDATE)
         before = session.data_state.consumed
         rate_batch = self.rate_batch
         if session.adapter is not None:
@@ -229,7 +229,7 @@ class Trainer:
             session.recorder.committed()
         session.step += 1
         session.data_state = plan.after
-        self._mark.now(Doing.BETWEEN)
+        self._mark.now(WorkerPhase.BETWEEN)
 
     def close(self) -> None:
         """Close the samples log. Safe to call twice."""

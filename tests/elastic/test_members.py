@@ -9,7 +9,7 @@ import pytest
 from harness.contracts.engine import Change, ChangeKind
 from harness.contracts.launcher import Exit
 from systems.backends.stop_free import StopFree
-from systems.elastic.driver.job_status import Account
+from systems.elastic.driver.job_status import JobStatus
 from systems.elastic.driver.membership import Workforce
 from systems.elastic.driver.pending_change import Verdict
 from systems.elastic.driver.processes import Process
@@ -17,7 +17,7 @@ from systems.runtime.driver.ending import Phase
 from tests.replay.worlds import job
 
 
-class Hands:
+class JobServices:
     """Keeps what is sent to whom; a connection is the worker's name."""
 
     def __init__(self):
@@ -32,62 +32,64 @@ class Hands:
 
 
 @pytest.fixture
-def hands():
-    return Hands()
+def services():
+    return JobServices()
 
 
 @pytest.fixture
-def work(hands, tmp_path):
+def work(services, tmp_path):
     """Two workers that train."""
-    account = Account("a", 100, lambda report: None, 0)
+    job_status = JobStatus("a", 100, lambda report: None, 0)
     options = StopFree(start="cold")._options
     order = SimpleNamespace(job_dir=tmp_path)
-    processes = SimpleNamespace(hands=hands, options=options, order=order)
+    processes = SimpleNamespace(services=services, options=options, order=order)
     change = Change(1, ChangeKind.START, job("a"), (), (0, 1), 8)
-    work = Workforce(processes, account, change, lambda fate, reason: None)
-    account.phase = Phase.RUNNING
+    work = Workforce(processes, job_status, change, lambda fate, reason: None)
+    job_status.phase = Phase.RUNNING
     for slot, name in enumerate(work.members):
-        work.crew.workers[name] = Process(name, slot, slot, 0.0, connection=name, ordered_at=1.0)
+        work.process_table.workers[name] = Process(
+            name, slot, slot, 0.0, connection=name, ordered_at=1.0
+        )
     return work
 
 
 @pytest.mark.parametrize("how", ["left", "died"])
-def test_leaders_that_are_heard_in_the_wrong_order(work, hands, how):
+def test_leaders_that_are_heard_in_the_wrong_order(work, services, how):
     """Two connections: the first of two leaders may be heard after the one that followed it."""
-    first, second = (work.crew.workers[name] for name in work.members)
+    first, second = (work.process_table.workers[name] for name in work.members)
     work.on_leader(second, {"term": 1})
     work.on_leader(first, {"term": 1})
     first.left = {} if how == "left" else None
     getattr(work, how)(first)
-    assert (second.name, "who_leads") in hands.sent
+    assert (second.name, "who_leads") in services.sent
     work.on_leader(second, {"term": 1})
-    assert asked(work, hands) == second.name
+    assert asked(work, services) == second.name
 
 
-def test_who_has_left_is_not_asked_even_if_it_was_elected_last(work, hands):
-    first, second = (work.crew.workers[name] for name in work.members)
+def test_who_has_left_is_not_asked_even_if_it_was_elected_last(work, services):
+    first, second = (work.process_table.workers[name] for name in work.members)
     work.on_leader(second, {"term": 1})
     first.left = {}
     work.left(first)
     work.on_leader(first, {"term": 1})  # its election took a moment longer than its training
-    assert asked(work, hands) == second.name
+    assert asked(work, services) == second.name
 
 
-def asked(work, hands):
+def asked(work, services):
     """Who is asked for a change."""
-    hands.sent.clear()
+    services.sent.clear()
     work.recovery.met()
     work.adjust(Change(2, ChangeKind.RESCALE, job("a"), (0, 1), (1,), 8))
-    ((name, kind),) = hands.sent
+    ((name, kind),) = services.sent
     assert kind == "adjust"
-    assert hands.killed == []
+    assert services.killed == []
     return name
 
 
 @pytest.mark.parametrize("how", ["deposed", "ended", "died"])
 def test_whom_a_leader_has_halted_are_awaited_as_long_as_it_leads(work, how):
     """Who follows it is told by those that it has halted, and says so in its turn."""
-    first, second = (work.crew.workers[name] for name in work.members)
+    first, second = (work.process_table.workers[name] for name in work.members)
     work.on_recovering(first, {"generation": 5})
     assert work.recover_by is not None
     work.recovery.deposed(second.name)
@@ -103,7 +105,7 @@ def test_whom_a_leader_has_halted_are_awaited_as_long_as_it_leads(work, how):
 
 
 def test_a_leader_that_halts_them_in_the_place_of_another_is_waited_for(work):
-    first, second = (work.crew.workers[name] for name in work.members)
+    first, second = (work.process_table.workers[name] for name in work.members)
     work.on_recovering(first, {"generation": 5})
     work.on_recovering(second, {"generation": 6})
     work.recovery.deposed(first.name)
@@ -112,28 +114,28 @@ def test_a_leader_that_halts_them_in_the_place_of_another_is_waited_for(work):
     assert work.recover_by is None
 
 
-def test_of_two_that_do_not_hear_each_other_one_goes_on(work, hands, tmp_path):
+def test_of_two_that_do_not_hear_each_other_one_goes_on(work, services, tmp_path):
     """The second had said the same before it could know that it was to go."""
-    work.crew.processes.order = SimpleNamespace(job_dir=tmp_path)
-    first, second = (work.crew.workers[name] for name in work.members)
+    work.process_table.processes.order = SimpleNamespace(job_dir=tmp_path)
+    first, second = (work.process_table.workers[name] for name in work.members)
     work.on_suspect(first, {"worker": second.name, "silent_s": 2.1})
     work.on_suspect(second, {"worker": first.name, "silent_s": 2.1})
-    assert hands.killed == [second.handle]
+    assert services.killed == [second.handle]
 
 
-def ask(work, hands, slots=(1,)):
+def ask(work, services, slots=(1,)):
     """The driver asks the first worker for a change; what that was told."""
-    first = work.crew.workers[work.members[0]]
+    first = work.process_table.workers[work.members[0]]
     work.on_leader(first, {"term": 1})
-    hands.sent.clear()
+    services.sent.clear()
     work.adjust(Change(2, ChangeKind.RESCALE, job("a"), (0, 1), slots, 8))
     return first
 
 
-def test_an_answer_to_an_earlier_attempt_means_nothing(work, hands):
+def test_an_answer_to_an_earlier_attempt_means_nothing(work, services):
     """A leader before the present one had given the change up; that one was asked again since."""
-    first = ask(work, hands)
-    second = work.crew.workers[work.members[1]]
+    first = ask(work, services)
+    second = work.process_table.workers[work.members[1]]
     work.on_leader(second, {"term": 1})
     failed = {"change_id": 2, "reason": "a worker died"}
     work.on_adjust_failed(first, {**failed, "attempt": 1})
@@ -142,42 +144,42 @@ def test_an_answer_to_an_earlier_attempt_means_nothing(work, hands):
     assert work.adjusting.verdict is Verdict.FAILED
 
 
-def test_a_recovery_leaves_it_to_the_leader_whether_a_change_has_failed(work, hands):
+def test_a_recovery_leaves_it_to_the_leader_whether_a_change_has_failed(work, services):
     """It may have been asked for it again since, and be making it."""
-    first = ask(work, hands)
-    hands.sent.clear()
+    first = ask(work, services)
+    services.sent.clear()
     recovered = {"generation": 9, "members": list(work.members), "change_id": None}
     work.on_recovered(first, recovered)
     work.settle()
     assert work.adjusting.verdict is Verdict.OPEN
-    assert hands.sent == [(first.name, "withdraw")]
+    assert services.sent == [(first.name, "withdraw")]
 
 
-def test_a_worker_that_leads_no_more_is_not_asked_in_vain(work, hands):
-    first = ask(work, hands)
-    hands.sent.clear()
+def test_a_worker_that_leads_no_more_is_not_asked_in_vain(work, services):
+    first = ask(work, services)
+    services.sent.clear()
     work.on_leads_not(first, {})
-    assert (work.members[1], "who_leads") in hands.sent
+    assert (work.members[1], "who_leads") in services.sent
 
 
-def test_a_newcomer_that_was_sent_away_ends_the_change(work, hands):
-    work.crew.processes.worker_spec = lambda worker, slot: worker
-    hands.launch = lambda name: 7
-    ask(work, hands, slots=(0, 1, 2))
-    hands.sent.clear()
-    joiner = work.crew.workers[work.adjusting.joiners[0]]
+def test_a_newcomer_that_was_sent_away_ends_the_change(work, services):
+    work.process_table.processes.worker_spec = lambda worker, slot: worker
+    services.launch = lambda name: 7
+    ask(work, services, slots=(0, 1, 2))
+    services.sent.clear()
+    joiner = work.process_table.workers[work.adjusting.joiners[0]]
     joiner.left = {}
     work.left(joiner)
-    assert (work.members[0], "withdraw") in hands.sent
+    assert (work.members[0], "withdraw") in services.sent
 
 
-def test_what_is_told_of_a_change_that_was_answered_is_no_other_change(work, hands):
+def test_what_is_told_of_a_change_that_was_answered_is_no_other_change(work, services):
     """One of its workers died in its first step, and is not buried yet."""
-    first = ask(work, hands, slots=(1, 0))
+    first = ask(work, services, slots=(1, 0))
     ends = []
     work._end = lambda *why: ends.append(why)
     standing = {"step": 5, "samples": 60, "stopping_time_s": 0.0, "phases_s": {}}
-    for process in work.crew.workers.values():
+    for process in work.process_table.workers.values():
         work.adjusting.switched[process.name] = standing
     work.settle()
     assert work.adjusting is None
@@ -190,25 +192,25 @@ def test_what_is_told_of_a_change_that_was_answered_is_no_other_change(work, han
 
 @pytest.mark.parametrize(("silent_s", "is_killed"), [(0.0, False), (2.5, True)])
 def test_a_leaver_is_killed_for_its_silence_and_not_for_the_end_of_its_line(
-    work, hands, silent_s, is_killed
+    work, services, silent_s, is_killed
 ):
     """Others may be waiting for it, in a recovery."""
-    leaver, leader = (work.crew.workers[name] for name in work.members)
-    ask(work, hands, slots=(1,))
+    leaver, leader = (work.process_table.workers[name] for name in work.members)
+    ask(work, services, slots=(1,))
     leaver.left = {"ended": 0.0}
     work.on_suspect(leader, {"worker": leaver.name, "silent_s": silent_s})
-    assert (hands.killed == [leaver.handle]) is is_killed
-    hands.sent.clear()
+    assert (services.killed == [leaver.handle]) is is_killed
+    services.sent.clear()
     leaver.end = Exit(leaver.handle, -9, "SIGKILL") if is_killed else Exit(leaver.handle, 0, "")
     work.died(leaver)
-    assert ((leader.name, "lost") in hands.sent) is is_killed
+    assert ((leader.name, "lost") in services.sent) is is_killed
 
 
-def test_who_accuses_a_worker_that_has_ended_is_told_so(work, hands):
+def test_who_accuses_a_worker_that_has_ended_is_told_so(work, services):
     """It may never have had a line to it, and have missed its end."""
-    gone, leader = (work.crew.workers[name] for name in work.members)
+    gone, leader = (work.process_table.workers[name] for name in work.members)
     gone.left, gone.end = {"ended": 0.0}, Exit(gone.handle, 0, "")
-    hands.sent.clear()
+    services.sent.clear()
     work.on_suspect(leader, {"worker": gone.name, "silent_s": 5.0})
-    assert hands.sent == [(leader.name, "lost")]
-    assert hands.killed == []
+    assert services.sent == [(leader.name, "lost")]
+    assert services.killed == []

@@ -9,7 +9,7 @@ import pytest
 from systems.elastic.election.tcp_keystore import TcpKeyStore
 from systems.elastic.wire.coordination_log import stamped
 from systems.elastic.wire.order import ElasticOrder
-from systems.elastic.worker.leader_client import LEADER_KEY, LINE, Handlers, Member
+from systems.elastic.worker.leader_client import LEADER_KEY, LINE, Handlers, LeaderClient
 from systems.runtime.wire.control import ControlClient
 from systems.runtime.wire.control_server import ControlServer
 from tests.elastic.stores import WAIT_S, TcpStoreProcess
@@ -139,7 +139,7 @@ def test_a_leader_that_has_left_is_asked_who_leads(store, driver, failures):
     """The question was on its way when the line was closed: no error of the worker's."""
     server, _ = driver
     client = ControlClient(*server.address, GREETING, on_end=lambda: None)
-    member = Member(founder(store.port), TOKEN, client, IGNORED)
+    member = LeaderClient(founder(store.port), TOKEN, client, IGNORED)
     (listening,) = [t for t in threading.enumerate() if t.name == "membership"]
     until_told(driver, "leader")
     member.leave(hands_over=False)
@@ -160,7 +160,7 @@ def test_a_leader_is_obeyed_until_another_is_greeted_and_no_longer(store, driver
     ignored = [lambda _: None] * 2
     handlers = Handlers(*ignored, halts.put, *ignored)
     keys = TcpKeyStore("127.0.0.1", store.port)
-    member = Member(founder(store.port, joining=True), TOKEN, client, handlers)
+    member = LeaderClient(founder(store.port, joining=True), TOKEN, client, handlers)
     connection, greeting = old.is_elected_after(keys, None)
     assert greeting["highest"] == 1
     old.server.send(connection, {"kind": "halt", "generation": 5})
@@ -185,7 +185,7 @@ def test_a_beat_is_answered_with_one_to_the_leader_that_counts(store, driver, le
     old, new = leaders
     client = ControlClient(*driver[0].address, GREETING, on_end=lambda: None)
     keys = TcpKeyStore("127.0.0.1", store.port)
-    member = Member(founder(store.port, joining=True), TOKEN, client, IGNORED)
+    member = LeaderClient(founder(store.port, joining=True), TOKEN, client, IGNORED)
 
     def beats(leader, connection, number):
         for _ in range(number):
@@ -212,7 +212,7 @@ def test_a_beat_is_answered_with_one_to_the_leader_that_counts(store, driver, le
 def test_a_silent_leader_is_accused_once(store, driver, leaders):
     client = ControlClient(*driver[0].address, GREETING, on_end=lambda: None)
     order = founder(store.port, joining=True, heartbeat_s=0.02, hang_s=0.2)
-    member = Member(order, TOKEN, client, IGNORED)
+    member = LeaderClient(order, TOKEN, client, IGNORED)
     leaders[0].is_elected_after(TcpKeyStore("127.0.0.1", store.port), None)
     suspect = until_told(driver, "suspect")
     assert suspect["worker"] == "w7"
@@ -227,7 +227,7 @@ def test_a_silent_leader_is_accused_once(store, driver, leaders):
 
 def test_a_leader_sends_itself_no_beats_and_does_not_take_itself_for_silent(store, driver):
     client = ControlClient(*driver[0].address, GREETING, on_end=lambda: None)
-    member = Member(founder(store.port, heartbeat_s=0.02, hang_s=0.2), TOKEN, client, IGNORED)
+    member = LeaderClient(founder(store.port, heartbeat_s=0.02, hang_s=0.2), TOKEN, client, IGNORED)
     until_told(driver, "leader")
     eventually(lambda: member._leader is not None)
     server, told = driver
@@ -243,7 +243,7 @@ def test_a_leader_sends_itself_no_beats_and_does_not_take_itself_for_silent(stor
 def test_who_does_not_lead_says_so_when_it_is_asked(store, driver, leaders):
     """The driver then asks who does; what it had asked for is passed on to nobody."""
     client = ControlClient(*driver[0].address, GREETING, on_end=lambda: None)
-    member = Member(founder(store.port, joining=True), TOKEN, client, IGNORED)
+    member = LeaderClient(founder(store.port, joining=True), TOKEN, client, IGNORED)
     leader = leaders[0]
     leader.is_elected_after(TcpKeyStore("127.0.0.1", store.port), None)
     client.inbox.put({**WITHDRAWAL, "attempt": 1, "term": 1})
@@ -261,7 +261,7 @@ def test_who_does_not_lead_says_so_when_it_is_asked(store, driver, leaders):
 
 def test_a_leader_hears_what_it_is_asked_in_its_own_term(store, driver):
     client = ControlClient(*driver[0].address, GREETING, on_end=lambda: None)
-    member = Member(founder(store.port), TOKEN, client, IGNORED)
+    member = LeaderClient(founder(store.port), TOKEN, client, IGNORED)
     term = until_told(driver, "leader")["term"]
     client.inbox.put({**WITHDRAWAL, "attempt": 1, "term": term - 1})
     client.inbox.put({**WITHDRAWAL, "attempt": 2, "term": term})
@@ -274,7 +274,7 @@ def test_a_leader_hears_what_it_is_asked_in_its_own_term(store, driver):
 def test_a_leader_that_another_follows_ends_the_recovery_that_it_had_begun(store, driver, leaders):
     client = ControlClient(*driver[0].address, GREETING, on_end=lambda: None)
     order = founder(store.port, members=("w1", "w2"))
-    member = Member(order, TOKEN, client, IGNORED)
+    member = LeaderClient(order, TOKEN, client, IGNORED)
     until_told(driver, "leader")
     client.inbox.put({"kind": "lost", "workers": ["w2"]})
     until_told(driver, "recovering")
