@@ -45,8 +45,8 @@ class Requirement(StrEnum):
 class Checked(StrEnum):
     """Levels to which a scheduler was checked against its source; the class has it in ``checked``.
 
-    A class with ``bound = True`` uses knowledge that real systems lack, and shows a bound that they
-    cannot reach.
+    A class with ``oracle = True`` uses knowledge that real systems lack. Its results are a bound
+    that they cannot reach.
     """
 
     EXACT = "exact"

@@ -16,7 +16,7 @@ def describe_scheduler(scheduler: Any) -> Mapping[str, Any]:
     """
     return {
         "checked": getattr(scheduler, "checked", None),
-        "bound": getattr(scheduler, "bound", False),
+        "oracle": getattr(scheduler, "oracle", False),
     }
 
 

@@ -15,7 +15,7 @@ from harness.comparison import assumptions
 from harness.comparison.inputs import inputs_digest
 from harness.configuration.benchmark_version import KEY, version_of
 from harness.machine.plain_output import plain
-from harness.results import scheduler_levels as levels
+from harness.results import verification_levels as levels
 from harness.results.store import StoredRun
 from harness.results.tables import TableError
 
@@ -55,7 +55,7 @@ def display_name(run: StoredRun) -> str:
     engine. A short id follows."""
     choices = dict(run.manifest.get("choices") or run.config.get("choices") or {})
     if "scheduler" in choices:
-        choices["scheduler"] = levels.beside(choices["scheduler"], levels.of_run(run))
+        choices["scheduler"] = levels.with_level(choices["scheduler"], levels.of_run(run))
     telling = [choices[group] for group in ("scheduler", "backend", "engine") if group in choices]
     label = run.manifest.get("name") or " ".join(telling) or run.run_id
     return f"{label} {run.run_id.rpartition('-')[2][:4]}" if telling else str(label)
@@ -73,7 +73,7 @@ def tags(run: StoredRun) -> dict[str, str]:
     choices = dict(manifest.get("choices") or config.get("choices") or {})
     pace = config.get("engine", {}).get("pace")
     level = levels.of_run(run)
-    scheduler = levels.beside(choices.get("scheduler", "the scheduler"), level)
+    scheduler = levels.with_level(choices.get("scheduler", "the scheduler"), level)
     values = {
         **choices,
         "checked": level,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.results import scheduler_levels as levels
+from harness.results import verification_levels as levels
 from reports.claims.fixed import Fixed, Made
 from reports.claims.ledger import Claim, Criterion
 from reports.claims.verdicts import CellVerdict, CriterionVerdict, Direction, Status, Verdict
@@ -213,7 +213,7 @@ def _options(options: Mapping[str, str]) -> str:
 
 
 def _value(key: str, value: str) -> str:
-    return levels.beside(value, levels.of_choice(value)) if key == "scheduler" else value
+    return levels.with_level(value, levels.of_choice(value)) if key == "scheduler" else value
 
 
 def cell(criterion: Criterion, cell: CellVerdict) -> dict[str, Any]:

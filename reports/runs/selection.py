@@ -15,7 +15,7 @@ from harness.configuration.benchmark_version import VersionError, one_version
 from harness.configuration.identity import portable
 from harness.files.bounded_file import parse_json, read_text
 from harness.machine.manifest import hardware_slug
-from harness.results import scheduler_levels as levels
+from harness.results import verification_levels as levels
 from harness.results.records import ChangeRecord, GrantRecord, JobRecord, OutageRecord
 from harness.results.store import StoredRun, iter_runs
 
@@ -64,7 +64,7 @@ class ReportRun:
     @property
     def label(self) -> str:
         """Shown name of the system: its name with the verification level of its scheduler."""
-        return levels.beside(self.system, levels.of_run(self.stored))
+        return levels.with_level(self.system, levels.of_run(self.stored))
 
     @property
     def study(self) -> str:
@@ -248,7 +248,7 @@ def labels(runs: Iterable[ReportRun]) -> dict[str, str]:
     for run in runs:
         found.setdefault(run.system, set()).add(levels.of_run(run.stored))
     return {
-        system: levels.beside(system, " or ".join(sorted(own))) for system, own in found.items()
+        system: levels.with_level(system, " or ".join(sorted(own))) for system, own in found.items()
     }
 
 

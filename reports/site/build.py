@@ -9,7 +9,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from harness.results import scheduler_levels as levels
+from harness.results import verification_levels as levels
 from reports.claims import wording
 from reports.claims.claim_table import claim_table
 from reports.claims.kept import FILE, write

@@ -13,7 +13,7 @@ from string import Template
 from harness.comparison import as_recorded, assumptions
 from harness.files.bounded_file import parse_json, read_text
 from harness.files.gz_text import text_path
-from harness.results import scheduler_levels as levels
+from harness.results import verification_levels as levels
 from harness.results.archive import shown
 from harness.results.store import CONFIG, MANIFEST
 from reports.drawing import style, table_files
@@ -100,7 +100,10 @@ def write(
     )
     for name, text in (
         ("index.html", page),
-        ("tables.md", f"# {title}\n\n{_summary(runs)}\n\n{levels.MEANING}\n\n" + "\n".join(tables)),
+        (
+            "tables.md",
+            f"# {title}\n\n{_summary(runs)}\n\n{levels.MEANING}\n\n" + "\n".join(tables),
+        ),
         (INDEX, json.dumps(entries, indent=1) + "\n"),
         (TABLES_INDEX, json.dumps(table_entries, indent=1) + "\n"),
     ):

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from harness.results import scheduler_levels as levels
+from harness.results import verification_levels as levels
 from reports.claims.measures import says_same
 from reports.drawing.figure import Table
 from reports.runs.selection import ReportRun, options

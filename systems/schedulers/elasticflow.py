@@ -136,7 +136,7 @@ class ElasticFlow:
         ``known`` is a plan of the promised jobs.
         """
         place = self._book.promised.bisect_key_left(job.by_deadline)
-        plan = known.beside(job.demand, place)
+        plan = known.next_to(job.demand, place)
         return plan if plan.fill(skip=False) else None
 
     def _plan_together(self, arrived: list[ShareJob], known: Plan) -> Plan | None:

@@ -47,7 +47,7 @@ class Srtf:
     """
 
     checked: ClassVar[str] = "compared"
-    bound: ClassVar[bool] = True
+    oracle: ClassVar[bool] = True
     needs: frozenset[Knowledge] = frozenset({Knowledge.REMAINING_WORK, Knowledge.THROUGHPUT})
     requires: frozenset[Requirement] = frozenset({Requirement.SUSPEND})
     wants_progress = False

@@ -79,7 +79,7 @@ def test_a_run_is_stored_with_its_manifest(command):
     assert manifest["status"] == "finished"
     assert manifest["seed"] == 4
     assert manifest["name"] == "mine"
-    assert manifest["scheduler"] == {"checked": "exact", "bound": False}
+    assert manifest["scheduler"] == {"checked": "exact", "oracle": False}
     assert manifest["trace"]["num_jobs"] == 5
     assert len(manifest["trace"]["digest"]) == 64
     assert manifest["packages"]["numpy"]

@@ -274,7 +274,7 @@ def write_run(
             "generated": [],
         },
         "profile": {"name": "cpu", "measured_here": False},
-        "scheduler": {"checked": "exact", "bound": False},
+        "scheduler": {"checked": "exact", "oracle": False},
         **changes,
     }
     with RunStore(root).create(run_id, manifest, yaml.safe_dump(config)) as writer:

@@ -17,7 +17,7 @@ from mlflow.tracking import MlflowClient
 from sample_runs import write_run
 
 from harness.cli import main as run_command_line
-from harness.results import scheduler_levels as levels
+from harness.results import verification_levels as levels
 from harness.results.records import StepRecord
 from harness.results.store import StoredRun
 from harness.tracking import mirror as tracking

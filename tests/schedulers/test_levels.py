@@ -17,7 +17,7 @@ def test_says_its_source_and_its_level(found):
     assert re.search(r"^ +Source: \S", found.__doc__, re.MULTILINE)
     (level,) = re.findall(r"^ +Checked: ``(\w+)``", found.__doc__, re.MULTILINE)
     assert found.checked == Checked(level)
-    assert isinstance(getattr(found, "bound", False), bool)
+    assert isinstance(getattr(found, "oracle", False), bool)
 
 
 @pytest.mark.parametrize("found", CLASSES, ids=lambda found: found.__name__)
@@ -34,4 +34,4 @@ def test_no_shipped_scheduler_is_left_out():
 
 
 def test_the_oracle_alone_is_a_bound():
-    assert [each.__name__ for each in CLASSES if getattr(each, "bound", False)] == ["Srtf"]
+    assert [each.__name__ for each in CLASSES if getattr(each, "oracle", False)] == ["Srtf"]

@@ -12,7 +12,7 @@ import numpy as np
 
 from harness.compare import welch_half_width
 from harness.metrics.statistics import CONFIDENCE, MIN_TRIALS, Estimate, estimate
-from harness.results import scheduler_levels as levels
+from harness.results import verification_levels as levels
 from reports.claims.verdicts import Fidelity
 from reports.drawing.figure import Table
 from reports.measures.fidelity import METRICS, Comparison, compare, engine_pairs

@@ -7,7 +7,7 @@ from statistics import fmean, median, stdev
 from typing import Any
 
 from harness.metrics.statistics import MIN_TRIALS, estimate
-from harness.results import scheduler_levels as levels
+from harness.results import verification_levels as levels
 from reports.drawing.figure import Table
 from reports.measures.outliers import RANGES, cells
 from reports.runs.selection import ReportRun, groups

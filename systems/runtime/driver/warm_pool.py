@@ -31,7 +31,7 @@ from systems.runtime.wire.options import RuntimeOptions
 from systems.runtime.wire.recipe import Recipe
 
 PREPARE_ENTRIES = {
-    Warmth.SPARE: "systems.runtime.worker.rehearsal:rehearse",
+    Warmth.SPARE: "systems.runtime.worker.warm_up:warm_up_spare",
     Warmth.STANDBY: "systems.runtime.worker.standby:prepare",
 }
 

@@ -17,7 +17,6 @@ import torch
 
 from systems.runtime.reduction.ordered import OrderedReduction, join_alone
 from systems.runtime.wire.recipe import Recipe
-from systems.runtime.worker.rehearsal import rehearse
 from systems.runtime.worker.session import (
     Program,
     ProgramOrder,
@@ -27,6 +26,7 @@ from systems.runtime.worker.session import (
     import_workload,
 )
 from systems.runtime.worker.trainer import on_device
+from systems.runtime.worker.warm_up import warm_up_spare
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ _built: dict[str, tuple[ProgramOrder, Program]] = {}
 
 
 def prepare(argv: Sequence[str]) -> int:
-    """Prepare a standby, after a rehearsal; arguments: ``DEVICE DEVICE_TYPE NUM_THREADS
+    """Prepare a standby, after a warm-up; arguments: ``DEVICE DEVICE_TYPE NUM_THREADS
     RECIPE...``.
 
     A program that cannot be built is left to its job's own workers, which report the reason.
@@ -56,7 +56,7 @@ def prepare(argv: Sequence[str]) -> int:
     group.
     """
     device, device_type, num_threads, *recipes = argv
-    if (code := rehearse((device, device_type))) != 0:
+    if (code := warm_up_spare((device, device_type))) != 0:
         return code
     is_cuda = choose_device(device, device_type).type == "cuda"
     with torch.random.fork_rng([0] if is_cuda else []):
@@ -77,7 +77,7 @@ def prepare(argv: Sequence[str]) -> int:
                 told = f"{type(error).__name__}: {error}"
                 print(f"a standby cannot build {recipe.workload}: {told}", file=sys.stderr)
     if is_cuda:
-        # return the rehearsal's memory, which workers on the device may need
+        # return the warm-up's memory, which workers on the device may need
         torch.cuda.empty_cache()
     return 0
 

@@ -197,7 +197,7 @@ class Plan:
             first += share.starts[more[:1]].tolist()
         return min(first, default=None)
 
-    def beside(self, demand: Demand, place: int) -> Plan:
+    def next_to(self, demand: Demand, place: int) -> Plan:
         """Return a plan of the same jobs and another job at index ``place``, not yet filled."""
         one = Plan([demand], self.start, self.num_slots)
 

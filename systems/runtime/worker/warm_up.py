@@ -11,15 +11,15 @@ from systems.runtime.wire.process import num_threads
 from systems.runtime.worker.session import choose_device
 
 
-def rehearse(argv: Sequence[str]) -> int:
+def warm_up_spare(argv: Sequence[str]) -> int:
     """Prepare a spare; arguments: ``DEVICE DEVICE_TYPE``, as ``session.choose_device`` takes them.
 
-    The rehearsal opens the device and trains a toy for two steps. So the costs of a first pass are
+    The warm-up opens the device and trains a toy for two steps. So the costs of a first pass are
     paid in advance: copies of the parent's pages, and kernels made or loaded at first use. A job
     sees no effect: random states are restored, and on a CPU the process still has one thread.
 
     Raises:
-        RuntimeError: the rehearsal started threads.
+        RuntimeError: the warm-up started threads.
     """
     device = choose_device(*argv)
     with torch.random.fork_rng([0] if device.type == "cuda" else []):
@@ -36,6 +36,6 @@ def rehearse(argv: Sequence[str]) -> int:
             optimizer.step()
     if device.type == "cpu" and (threads := num_threads()) > 1:
         raise RuntimeError(
-            f"the rehearsal of a spare left {threads - 1} threads running; use start=preimported"
+            f"the warm-up of a spare left {threads - 1} threads running; use start=preimported"
         )
     return 0

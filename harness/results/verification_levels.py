@@ -18,10 +18,10 @@ TABLE = Path(__file__).with_suffix(".yaml")
 name schedulers that may have no run."""
 _UNKNOWN = "unchecked"
 MEANING = (
-    "Beside a scheduler's name stands how far it was checked. exact: on the worked examples of its"
-    " source; compared: decisions with those of an independent implementation, or with an oracle;"
-    " described: there is only prose to go by; unchecked: it does not say. A bound is no system:"
-    " it knows what none can know."
+    "Each scheduler's name is followed by its verification level. exact: checked on the worked"
+    " examples of its source; compared: its decisions were compared with those of an independent"
+    " implementation or an oracle; described: only prose describes it; unchecked: the scheduler"
+    " states no level. A bound assumes full knowledge of the future; no scheduler can reach it."
 )
 
 
@@ -44,7 +44,7 @@ def of_choice(name: str) -> str:
     return of_class(str(yaml.safe_load(path.read_text(encoding="utf-8"))[TARGET]))
 
 
-def beside(name: str, level: str) -> str:
+def with_level(name: str, level: str) -> str:
     """Return a name that begins with a scheduler's, such as ``fifo / static``, with its level."""
     scheduler, slash, rest = name.partition(" / ")
     return f"{scheduler} ({level}){slash}{rest}"
@@ -52,7 +52,9 @@ def beside(name: str, level: str) -> str:
 
 def _text(said: Mapping[str, Any]) -> str:
     level = str(said.get("checked") or _UNKNOWN)
-    return f"bound, {level}" if said.get("bound") else level
+    # Manifests before the attribute was named ``oracle`` call it ``bound``.
+    is_oracle = said.get("oracle", said.get("bound", False))
+    return f"bound, {level}" if is_oracle else level
 
 
 @cache
