@@ -8,8 +8,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from harness.contracts.engine import JobState
-from harness.contracts.launcher import Warmth
+from harness.contracts.job_state import JobState
+from harness.contracts.process import Warmth
 from harness.errors import Problem, UserError, render
 from harness.machine.interrupts import run_command
 from harness.profiles import RECORDED, Profile, ProfileError, load_profile

@@ -26,7 +26,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from harness.comparison.inputs import outdated
-from harness.contracts.engine import JobState
+from harness.contracts.job_state import JobState
 from harness.errors import UserError
 from harness.files.bounded_file import opened_plain
 from harness.machine.interrupts import run_command

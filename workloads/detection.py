@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional
 
-from harness.contracts.training import Batch
+from harness.contracts.workload import Batch
 from workloads.boxes import Found, average_precision, overlaps, strongest
 from workloads.darknet import ANCHORS_A_SCALE, YoloV3Network
 from workloads.data.base import DataSet

@@ -13,7 +13,7 @@ import torch
 from transformers.models.gpt2.configuration_gpt2 import GPT2Config
 from transformers.models.gpt2.modeling_gpt2 import GPT2LMHeadModel
 
-from harness.contracts.training import Batch
+from harness.contracts.workload import Batch
 from workloads.data.base import DataSet
 from workloads.data.streams import NEEDS_ROOT, open_streams
 from workloads.data.words import END, START

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from harness.contracts.training import Batch
+from harness.contracts.workload import Batch
 from workloads.data.base import DataSet
 from workloads.data.images import NEEDS_ROOT, open_images
 from workloads.sized_workload import SizedWorkload

@@ -10,7 +10,7 @@ import workloads.operators  # noqa: F401  (must run before torchvision is import
 import torch
 from torchvision.models import inception
 
-from harness.contracts.training import Batch
+from harness.contracts.workload import Batch
 from workloads.image_workload import ImageWorkload, image_sizes
 from workloads.small_inception import small_inception
 from workloads.training import Recipe

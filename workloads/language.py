@@ -12,7 +12,7 @@ import torch
 from transformers.models.bert.configuration_bert import BertConfig
 from transformers.models.bert.modeling_bert import BertForSequenceClassification
 
-from harness.contracts.training import Batch
+from harness.contracts.workload import Batch
 from workloads.data.base import DataSet
 from workloads.data.texts import NEEDS_ROOT, open_texts
 from workloads.sized_workload import SizedWorkload

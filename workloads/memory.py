@@ -16,7 +16,7 @@ import torch
 import yaml
 
 from harness.configuration.named_classes import locate
-from harness.contracts.training import Workload
+from harness.contracts.workload import Workload
 from harness.errors import UserError
 from harness.machine.interrupts import run_command
 

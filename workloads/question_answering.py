@@ -14,7 +14,7 @@ from transformers.models.bert.modeling_bert import BertForQuestionAnswering
 from transformers.models.electra.configuration_electra import ElectraConfig
 from transformers.models.electra.modeling_electra import ElectraForQuestionAnswering
 
-from harness.contracts.training import Batch
+from harness.contracts.workload import Batch
 from workloads.data.base import DataSet
 from workloads.data.spans import NEEDS_ROOT, open_spans
 from workloads.sized_workload import SizedWorkload

@@ -9,7 +9,7 @@ from itertools import pairwise
 import torch
 from torch import nn
 
-from harness.contracts.training import Batch
+from harness.contracts.workload import Batch
 from workloads.data.base import DataSet
 from workloads.data.interactions import NEEDS_ROOT, interaction_set, open_interactions
 from workloads.sized_workload import SizedWorkload

@@ -9,7 +9,7 @@ from typing import Generic, Protocol, TypeVar
 import numpy as np
 import torch
 
-from harness.contracts.training import Batch
+from harness.contracts.workload import Batch
 from workloads.data.base import DataSet
 from workloads.options import Overrides, check_options
 from workloads.training import Recipe, seeded

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from harness.contracts.training import Batch
+from harness.contracts.workload import Batch
 from workloads.data.base import DataSet
 from workloads.data.speech import NEEDS_ROOT, open_speech
 from workloads.sized_workload import SizedWorkload

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
-from harness.contracts.training import Batch
+from harness.contracts.workload import Batch
 from workloads.data.base import SampleSet
 
 _EVALUATION_BATCH = 64

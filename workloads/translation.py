@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from harness.contracts.training import Batch
+from harness.contracts.workload import Batch
 from workloads.attention import TranslationModel
 from workloads.data.base import DataSet
 from workloads.data.synthetic import mirrored_sentences

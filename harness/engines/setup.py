@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import ClassVar, Literal, Protocol
 
 from harness.cluster import Cluster
+from harness.contracts.backend import Backend
 from harness.contracts.engine import Engine
 from harness.contracts.job import JobSpec
 from harness.contracts.launcher import Launcher
-from harness.contracts.training import Backend, WorkloadSpec
+from harness.contracts.workload import WorkloadSpec
 from harness.profiles import Profile
 from harness.results.records import RunRecords
 from harness.trace.model.events import TraceEvent

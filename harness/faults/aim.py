@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.contracts.engine import Change
+from harness.contracts.change import Change
 from harness.contracts.marks import WorkerPhase
 from harness.engines.live.slot_outages import Worker
 from harness.faults.marks import SeenMarks

@@ -17,16 +17,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.cluster import Cluster
-from harness.contracts.engine import Abilities, Change
-from harness.contracts.launcher import Launcher, Warmth
-from harness.contracts.training import (
-    Backend,
-    Phases,
-    Reference,
-    Report,
-    ReportKind,
-    TrainingOrder,
-)
+from harness.contracts.abilities import Abilities, Phases, Reference
+from harness.contracts.backend import Backend
+from harness.contracts.backend_reports import Report, ReportKind
+from harness.contracts.change import Change
+from harness.contracts.launcher import Launcher
+from harness.contracts.process import Warmth
+from harness.contracts.training_order import TrainingOrder
 from harness.engines.live.slot_outages import WatchedLauncher
 from harness.faults.aim import Aim, Crowd, Moments
 from harness.faults.marks import SeenMarks

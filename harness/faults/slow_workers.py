@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from harness.contracts.training import Report, ReportKind
+from harness.contracts.backend_reports import Report, ReportKind
 from harness.faults.plan import FaultPlan
 from harness.faults.slowing import Slowing
 from harness.results.records import SlowingRecord

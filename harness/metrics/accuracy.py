@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from statistics import fmean
 
-from harness.contracts.engine import JobState
+from harness.contracts.job_state import JobState
 from harness.results.records import RunRecords
 
 _OF_A_CLASS = "accuracy_class_"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.contracts.engine import JobState
+from harness.contracts.job_state import JobState
 from harness.results.records import RunRecords
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from harness.contracts.engine import JobState
+from harness.contracts.job_state import JobState
 from harness.results.records import JobRecord
 
 Floats: TypeAlias = npt.NDArray[np.float64]

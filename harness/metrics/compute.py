@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.contracts.engine import ChangeKind, JobState
+from harness.contracts.change import ChangeKind
+from harness.contracts.job_state import JobState
 from harness.metrics.accuracy import accuracy
 from harness.metrics.bitwise import bitwise_equal
 from harness.metrics.columns import Floats, column, finished, mean

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from harness.contracts.engine import JobState
+from harness.contracts.job_state import JobState
 from harness.metrics.columns import column, finished, mean
 from harness.results.records import JobRecord
 

@@ -17,7 +17,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from harness.contracts.engine import JobState
+from harness.contracts.job_state import JobState
 from harness.results.records import JobRecord, RunRecords
 
 MOST_INTERVALS = 400

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.contracts.engine import ChangeKind
-from harness.contracts.launcher import Warmth
+from harness.contracts.change import ChangeKind
+from harness.contracts.process import Warmth
 from harness.profiles.costs import CostCell, RescaleCost
 from harness.profiles.document import Document
 from harness.profiles.spread import deviation

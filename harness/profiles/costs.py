@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from harness.contracts.engine import ChangeKind
-from harness.contracts.launcher import Warmth
+from harness.contracts.change import ChangeKind
+from harness.contracts.process import Warmth
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, median
 
-from harness.contracts.engine import ChangeKind
+from harness.contracts.change import ChangeKind
 from harness.metrics.step_periods import step_periods
 from harness.profiles.costs import RescaleCost
 from harness.results.records import ChangeRecord, RunRecords, StepRecord

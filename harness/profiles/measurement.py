@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.contracts.launcher import Warmth
+from harness.contracts.process import Warmth
 from harness.errors import Problem, UserError
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from harness.contracts.engine import ChangeKind
-from harness.contracts.launcher import Warmth
+from harness.contracts.change import ChangeKind
+from harness.contracts.process import Warmth
 from harness.profiles.costs import CostCell, RescaleCost, find_cost
 from harness.profiles.curves import Curve, Family
 from harness.profiles.errors import ProfileError

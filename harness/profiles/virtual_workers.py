@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 
 from harness.contracts.job import JobSpec
-from harness.contracts.scheduler import Throughput
+from harness.contracts.view import Throughput
 
 
 def capability(

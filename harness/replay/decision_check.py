@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from harness.contracts.engine import Abilities, JobState
+from harness.contracts.abilities import Abilities
+from harness.contracts.decision import Decision, Grant, Refuse
 from harness.contracts.job import JobSpec
-from harness.contracts.scheduler import ClusterView, Decision, Grant, JobView, Refuse
+from harness.contracts.job_state import JobState
+from harness.contracts.view import ClusterView, JobView
 
 
 class DecisionError(Exception):

@@ -8,8 +8,11 @@ from typing import Literal
 import immutables
 
 from harness.cluster import Cluster
-from harness.contracts.engine import Change, ChangeKind, Event, EventKind, JobState
-from harness.contracts.scheduler import Arranging, Grant, Occupant, Placement
+from harness.contracts.change import Change, ChangeKind
+from harness.contracts.decision import Grant
+from harness.contracts.event import Event, EventKind
+from harness.contracts.job_state import JobState
+from harness.contracts.placement import Arranging, Occupant, Placement
 from harness.replay.job_book import JobBook, ReplayJob
 from harness.replay.occupancy import Occupancy
 

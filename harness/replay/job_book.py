@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from harness.cluster import Cluster
-from harness.contracts.engine import TRANSITIONS, Change, ChangeKind, Event, JobState
+from harness.contracts.change import Change, ChangeKind
+from harness.contracts.decision import Grant
+from harness.contracts.event import Event
 from harness.contracts.job import DeadlineKind, JobSpec
-from harness.contracts.scheduler import Grant, JobView, Knowledge, Throughput
+from harness.contracts.job_state import TRANSITIONS, JobState
+from harness.contracts.scheduler import Knowledge
+from harness.contracts.view import JobView, Throughput
 from harness.profiles import Profile, ProfileError
 from harness.results.records import ChangeRecord, GrantRecord, JobRecord, OutageRecord, RunRecords
 

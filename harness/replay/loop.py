@@ -16,21 +16,13 @@ from dataclasses import dataclass
 import immutables
 
 from harness.cluster import Cluster
-from harness.contracts.engine import (
-    Event,
-    EventKind,
-    JobState,
-)
+from harness.contracts.decision import Decision, Refuse, Suspend
+from harness.contracts.event import Event, EventKind
 from harness.contracts.job import JobSpec
-from harness.contracts.scheduler import (
-    ClusterView,
-    Decision,
-    JobView,
-    Placement,
-    Refuse,
-    Scheduler,
-    Suspend,
-)
+from harness.contracts.job_state import JobState
+from harness.contracts.placement import Placement
+from harness.contracts.scheduler import Scheduler
+from harness.contracts.view import ClusterView, JobView
 from harness.engines.setup import OpenEngine
 from harness.profiles import Profile
 from harness.replay.decision_check import DecisionError, check_decision

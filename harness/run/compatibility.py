@@ -5,15 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.cluster import Cluster
+from harness.contracts.backend import Backend
 from harness.contracts.job import JobSpec
-from harness.contracts.scheduler import (
-    Arranging,
-    Knowledge,
-    Placement,
-    Requirement,
-    Scheduler,
-)
-from harness.contracts.training import Backend
+from harness.contracts.placement import Arranging, Placement
+from harness.contracts.scheduler import Knowledge, Requirement, Scheduler
 from harness.errors import Problem
 from harness.profiles import Profile
 from harness.trace.model.events import TraceEvent

@@ -12,8 +12,9 @@ from harness.cluster import Cluster
 from harness.configuration.instantiate import build, signature_problems
 from harness.configuration.named_classes import import_problems
 from harness.configuration.schema import PARTS, RunConfig, hash_config, hash_json
-from harness.contracts.scheduler import Placement, Requirement, Scheduler
-from harness.contracts.training import WorkloadSpec
+from harness.contracts.placement import Placement
+from harness.contracts.scheduler import Requirement, Scheduler
+from harness.contracts.workload import WorkloadSpec
 from harness.engines.setup import EngineConfig, EngineSetup
 from harness.errors import Problem, UserError, at
 from harness.files.safe_names import run_name

@@ -14,7 +14,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from harness.contracts.scheduler import Placement, Scheduler
+from harness.contracts.placement import Placement
+from harness.contracts.scheduler import Scheduler
 from harness.engines.live.measured_speed import own_speeds
 from harness.engines.setup import EngineSetup
 from harness.engines.simulated.options import Simulated

@@ -20,7 +20,7 @@ from typing import Any
 
 from harness.configuration.instantiate import build
 from harness.configuration.named_classes import TARGET
-from harness.contracts.training import Workload, WorkloadSpec
+from harness.contracts.workload import Workload, WorkloadSpec
 from harness.errors import Problem, UserError
 from harness.machine.interrupts import run_command
 

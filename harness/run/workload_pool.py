@@ -8,7 +8,7 @@ from typing import Any
 from harness.configuration.coerce import show
 from harness.configuration.instantiate import is_part
 from harness.configuration.named_classes import TARGET, name_problem
-from harness.contracts.training import WorkloadSpec
+from harness.contracts.workload import WorkloadSpec
 from harness.errors import Problem, UserError
 
 MEMORY = "memory_bytes_per_worker"

@@ -13,8 +13,8 @@ from itertools import product
 from harness.configuration.compose import quote
 from harness.configuration.instantiate import build
 from harness.configuration.study import Point
-from harness.contracts.engine import Abilities
-from harness.contracts.launcher import Warmth
+from harness.contracts.abilities import Abilities
+from harness.contracts.process import Warmth
 from harness.errors import Problem, UserError
 from harness.metrics.step_periods import WARM_UP_STEPS
 from harness.profiles.measurement import Measurement

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from statistics import fmean, median
 
-from harness.contracts.engine import ChangeKind
+from harness.contracts.change import ChangeKind
 from harness.results.records import StepRecord
 from reports.measures.profiling import profiles
 from reports.measures.step_speed import samples_per_s, workers_memory_bytes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 
-from harness.contracts.engine import ChangeKind
+from harness.contracts.change import ChangeKind
 from harness.results.records import ChangeRecord, StepRecord
 from reports.claims.live_numbers import LIVE_NUMBERS
 from reports.measures.cluster_numbers import CLUSTER_NUMBERS

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from harness.contracts.engine import JobState
+from harness.contracts.job_state import JobState
 from harness.metrics.columns import Floats
 from reports.drawing import style
 from reports.drawing.figure import Drawing

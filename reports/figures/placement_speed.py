@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
-from harness.contracts.engine import JobState
+from harness.contracts.job_state import JobState
 from reports.drawing import style
 from reports.drawing.figure import Drawing, Table
 from reports.figures.declared import Declared

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from harness.contracts.engine import JobState
+from harness.contracts.job_state import JobState
 from harness.results.records import JobRecord
 from reports.runs.selection import ReportRun
 

@@ -4,7 +4,7 @@ torch."""
 from __future__ import annotations
 
 from harness.cluster import Cluster, is_cpu
-from harness.contracts.training import Reference
+from harness.contracts.abilities import Reference
 from systems.runtime.wire.kernels import kernels_on
 from systems.runtime.wire.options import RuntimeOptions
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from harness.cluster import Cluster
-from harness.contracts.engine import Abilities, Change
-from harness.contracts.training import Phases, Reference
+from harness.contracts.abilities import Abilities, Phases, Reference
+from harness.contracts.change import Change
 from systems.backends.plain_ddp_reference import stock_training
 from systems.restart.launch import grouped_jobs
 from systems.runtime.driver.backend import DrivenBackend

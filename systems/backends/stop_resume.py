@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from harness.cluster import Cluster
-from harness.contracts.engine import Abilities
-from harness.contracts.training import Phases
+from harness.contracts.abilities import Abilities, Phases
 from systems.restart.launch import grouped_jobs
 from systems.runtime.driver.backend import DrivenBackend
 from systems.runtime.driver.ending import restart_phases

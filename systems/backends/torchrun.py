@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from harness.cluster import Cluster
-from harness.contracts.engine import Abilities
-from harness.contracts.training import Phases, TrainingOrder
+from harness.contracts.abilities import Abilities, Phases
+from harness.contracts.training_order import TrainingOrder
 from systems.runtime.driver.backend import DrivenBackend
 from systems.runtime.driver.ending import STARTING
 from systems.runtime.driver.job_protocol import DrivenJob, JobServices, MakeJob

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Unpack
 
 from harness.cluster import Cluster
-from harness.contracts.engine import Abilities
-from harness.contracts.training import Phases, Reference
+from harness.contracts.abilities import Abilities, Phases, Reference
 from systems.backends.plain_ddp_reference import stock_training
 from systems.elastic.driver.backend import ElasticBackend, ElasticChoices
 from systems.elastic.wire.options import elastic_options

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness.contracts.launcher import Exit, ProcessSpec, Spares, SpareSpec, Warmth
+from harness.contracts.process import Exit, ProcessSpec, Spares, SpareSpec, Warmth
 from systems.launchers.exits import Kills, describe_exit
 from systems.launchers.preimported import Preimported
 

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
-from harness.contracts.launcher import Exit, ProcessSpec, Spares, SpareSpec
+from harness.contracts.process import Exit, ProcessSpec, Spares, SpareSpec
 from systems.launchers.exits import describe_code
 from systems.launchers.spare_pool import SparePool
 from systems.runtime.wire.control import LineBuffer, Message, encode

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from harness.contracts.launcher import ProcessSpec, Spares, SpareSpec
+from harness.contracts.process import ProcessSpec, Spares, SpareSpec
 
 MOST_FAILURES = 3
 """Number of spares of one kind that may end in a row before they are ready. Then no more of the

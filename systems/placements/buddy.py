@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 
 from harness.cluster import Cluster
-from harness.contracts.scheduler import FreeSlots
+from harness.contracts.placement import FreeSlots
 from systems.placements.free_part import of_type
 from systems.placements.slot_tree import Flags, SlotTree, idle_around, power
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from harness.cluster import Cluster
-from harness.contracts.scheduler import FreeSlots
+from harness.contracts.placement import FreeSlots
 
 
 class PartOf:

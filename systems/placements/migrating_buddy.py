@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 
 from harness.cluster import Cluster
-from harness.contracts.scheduler import FreeSlots, Occupant
+from harness.contracts.placement import FreeSlots, Occupant
 from systems.placements.buddy import Buddy
 from systems.placements.free_part import without
 from systems.placements.slot_tree import Flags, Ints, SlotTree, idle_around, power

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.cluster import Cluster
-from harness.contracts.scheduler import FreeSlots
+from harness.contracts.placement import FreeSlots
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 Flags: TypeAlias = npt.NDArray[np.bool_]

@@ -6,7 +6,7 @@ from collections import Counter
 from heapq import heapify, heappop, heapreplace
 
 from harness.cluster import Cluster
-from harness.contracts.scheduler import FreeSlots
+from harness.contracts.placement import FreeSlots
 from systems.placements.free_part import of_type
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from harness.contracts.launcher import Exit, ProcessSpec
+from harness.contracts.process import Exit, ProcessSpec
 from systems.restart.order import WorkerOrder
 from systems.runtime.driver.beats import after_silence
 from systems.runtime.driver.job_protocol import JobServices, Saved

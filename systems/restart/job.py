@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from harness.contracts.engine import Change, ChangeKind
-from harness.contracts.launcher import Exit
-from harness.contracts.training import Report, ReportKind, TrainingOrder
+from harness.contracts.backend_reports import Report, ReportKind
+from harness.contracts.change import Change, ChangeKind
+from harness.contracts.process import Exit
+from harness.contracts.training_order import TrainingOrder
 from systems.restart.generation import Generation, phases_of
 from systems.runtime.driver.beats import DRIVER, Beats, write_accusation
 from systems.runtime.driver.ending import (

@@ -6,8 +6,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from harness.cluster import Cluster, Slot
-from harness.contracts.engine import Change
-from harness.contracts.launcher import ProcessSpec, Warmth
+from harness.contracts.change import Change
+from harness.contracts.process import ProcessSpec, Warmth
 from systems.restart.generation import Generation
 from systems.restart.job import JobGroup, job_groups
 from systems.restart.order import WorkerOrder

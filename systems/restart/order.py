@@ -62,7 +62,7 @@ class WorkerOrder:
     evaluate_epochs: float = 0.0
     """Number of epochs between two evaluations; 0: only at the end."""
     adaptive: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of ``contracts.training.AdaptiveBatch``; empty if the batch is not adapted."""
+    """Fields of ``contracts.training_order.AdaptiveBatch``; empty if the batch is not adapted."""
     accumulation_steps: int = 1
     """Number of micro-batches of each virtual worker in a step."""
     random_states: str = "per_step"

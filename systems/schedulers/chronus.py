@@ -5,12 +5,9 @@ from __future__ import annotations
 import math
 from typing import ClassVar
 
-from harness.contracts.scheduler import (
-    ClusterView,
-    Decision,
-    Knowledge,
-    Requirement,
-)
+from harness.contracts.decision import Decision
+from harness.contracts.scheduler import Knowledge, Requirement
+from harness.contracts.view import ClusterView
 from systems.schedulers.common.gang import gang_slots
 from systems.schedulers.common.gang_book import GangBook
 from systems.schedulers.common.rounds import Rounds

@@ -9,17 +9,11 @@ from typing import ClassVar, Literal
 
 from sortedcontainers import SortedDict
 
-from harness.contracts.engine import EventKind, JobState
-from harness.contracts.scheduler import (
-    ClusterView,
-    Decision,
-    Grant,
-    JobView,
-    Knowledge,
-    Refuse,
-    Requirement,
-    Suspend,
-)
+from harness.contracts.decision import Decision, Grant, Refuse, Suspend
+from harness.contracts.event import EventKind
+from harness.contracts.job_state import JobState
+from harness.contracts.scheduler import Knowledge, Requirement
+from harness.contracts.view import ClusterView, JobView
 from systems.schedulers.common.gang import refuse_misfit
 from systems.schedulers.common.news import touched
 from systems.schedulers.easyscale_plans.ai_master import AIMaster, Plan, Rules

@@ -8,17 +8,9 @@ from typing import ClassVar
 
 from sortedcontainers import SortedList
 
-from harness.contracts.scheduler import (
-    ClusterView,
-    Decision,
-    Grant,
-    JobView,
-    Knowledge,
-    Refuse,
-    Requirement,
-    Suspend,
-    Throughput,
-)
+from harness.contracts.decision import Decision, Grant, Refuse, Suspend
+from harness.contracts.scheduler import Knowledge, Requirement
+from harness.contracts.view import ClusterView, JobView, Throughput
 from systems.schedulers.common.gang import gang_slots, least_slots, refuse_misfit
 from systems.schedulers.common.news import touched
 from systems.schedulers.common.sizes import counts_within, useful_counts

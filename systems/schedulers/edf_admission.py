@@ -10,17 +10,11 @@ from typing import ClassVar
 
 from sortedcontainers import SortedList
 
-from harness.contracts.engine import EventKind
+from harness.contracts.decision import Decision, Grant, Refuse, Suspend
+from harness.contracts.event import EventKind
 from harness.contracts.job import DeadlineKind
-from harness.contracts.scheduler import (
-    ClusterView,
-    Decision,
-    Grant,
-    JobView,
-    Knowledge,
-    Refuse,
-    Suspend,
-)
+from harness.contracts.scheduler import Knowledge
+from harness.contracts.view import ClusterView, JobView
 from systems.schedulers.common.gang import gang_slots, least_slots
 from systems.schedulers.common.news import touched
 from systems.schedulers.common.sizes import counts_within, useful_counts

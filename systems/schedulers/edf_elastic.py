@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from harness.contracts.scheduler import ClusterView, Decision, Knowledge, Requirement
+from harness.contracts.decision import Decision
+from harness.contracts.scheduler import Knowledge, Requirement
+from harness.contracts.view import ClusterView
 from systems.schedulers.elasticflow import check_time_slots
 from systems.schedulers.shares.min_share import fill_all
 from systems.schedulers.shares.share_book import ShareBook, TimeSlots

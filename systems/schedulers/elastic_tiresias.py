@@ -7,17 +7,10 @@ from collections.abc import Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import ClassVar
 
-from harness.contracts.engine import JobState
-from harness.contracts.scheduler import (
-    ClusterView,
-    Decision,
-    Grant,
-    JobView,
-    Knowledge,
-    Refuse,
-    Requirement,
-    Suspend,
-)
+from harness.contracts.decision import Decision, Grant, Refuse, Suspend
+from harness.contracts.job_state import JobState
+from harness.contracts.scheduler import Knowledge, Requirement
+from harness.contracts.view import ClusterView, JobView
 from systems.schedulers.attained_service.compaction import Compaction, Donor, Move
 from systems.schedulers.attained_service.service_groups import ServiceGroups
 from systems.schedulers.common.gang import gang_slots

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from harness.contracts.decision import Decision, Grant, Refuse, Suspend
 from harness.contracts.job import DeadlineKind
-from harness.contracts.scheduler import (
-    ClusterView,
-    Decision,
-    Grant,
-    Knowledge,
-    Refuse,
-    Requirement,
-    Suspend,
-)
+from harness.contracts.scheduler import Knowledge, Requirement
+from harness.contracts.view import ClusterView
 from systems.schedulers.shares.min_share import Plan, fill_all
 from systems.schedulers.shares.share_book import BY_DEADLINE, ShareBook, ShareJob, TimeSlots
 

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from harness.contracts.decision import Decision, Grant, Refuse, Suspend
 from harness.contracts.job import JobSpec
-from harness.contracts.scheduler import (
-    ClusterView,
-    Decision,
-    Grant,
-    Knowledge,
-    Refuse,
-    Requirement,
-    Suspend,
-)
+from harness.contracts.scheduler import Knowledge, Requirement
+from harness.contracts.view import ClusterView
 from systems.schedulers.common.gang import gang_slots, refuse_misfit
 from systems.schedulers.common.news import touched
 from systems.schedulers.common.waiting import Key, WaitingJobs

@@ -5,16 +5,9 @@ from __future__ import annotations
 import math
 from typing import ClassVar
 
-from harness.contracts.scheduler import (
-    ClusterView,
-    Decision,
-    Grant,
-    JobView,
-    Knowledge,
-    Refuse,
-    Requirement,
-    Suspend,
-)
+from harness.contracts.decision import Decision, Grant, Refuse, Suspend
+from harness.contracts.scheduler import Knowledge, Requirement
+from harness.contracts.view import ClusterView, JobView
 from systems.schedulers.common.gang import gang_slots, refuse_misfit
 from systems.schedulers.common.gang_plan import GangPlan
 from systems.schedulers.common.idle_slots import free_by_host, grown, moved, taken_from

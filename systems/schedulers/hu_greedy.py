@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from harness.contracts.scheduler import (
-    ClusterView,
-    Decision,
-    Grant,
-    Knowledge,
-    Requirement,
-    Suspend,
-)
+from harness.contracts.decision import Decision, Grant, Suspend
+from harness.contracts.scheduler import Knowledge, Requirement
+from harness.contracts.view import ClusterView
 from systems.schedulers.hu.activation import Activation, period_problems
 from systems.schedulers.hu.pool import JobPool
 

@@ -5,15 +5,9 @@ from __future__ import annotations
 import math
 from typing import ClassVar, Literal
 
-from harness.contracts.scheduler import (
-    ClusterView,
-    Decision,
-    Grant,
-    JobView,
-    Knowledge,
-    Requirement,
-    Suspend,
-)
+from harness.contracts.decision import Decision, Grant, Suspend
+from harness.contracts.scheduler import Knowledge, Requirement
+from harness.contracts.view import ClusterView, JobView
 from systems.schedulers.hu.activation import Activation, period_problems
 from systems.schedulers.hu.horizon import Candidates, candidates
 from systems.schedulers.hu.instance import Instance, Job

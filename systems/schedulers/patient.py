@@ -5,17 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from harness.contracts.engine import JobState
+from harness.contracts.decision import Decision, Grant, Refuse, Suspend
 from harness.contracts.job import DeadlineKind
-from harness.contracts.scheduler import (
-    ClusterView,
-    Decision,
-    Grant,
-    Knowledge,
-    Refuse,
-    Requirement,
-    Suspend,
-)
+from harness.contracts.job_state import JobState
+from harness.contracts.scheduler import Knowledge, Requirement
+from harness.contracts.view import ClusterView
 from systems.schedulers.elasticflow import check_time_slots, could_alone
 from systems.schedulers.shares.min_share import Plan, fill_all
 from systems.schedulers.shares.share_book import ShareBook, ShareJob, TimeSlots

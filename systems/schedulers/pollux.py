@@ -11,17 +11,10 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from harness.cluster import Cluster
-from harness.contracts.engine import EventKind
-from harness.contracts.scheduler import (
-    ClusterView,
-    Decision,
-    Grant,
-    JobView,
-    Knowledge,
-    Refuse,
-    Requirement,
-    Suspend,
-)
+from harness.contracts.decision import Decision, Grant, Refuse, Suspend
+from harness.contracts.event import EventKind
+from harness.contracts.scheduler import Knowledge, Requirement
+from harness.contracts.view import ClusterView, JobView
 from systems.schedulers.common.gang import least_slots, refuse_misfit
 from systems.schedulers.common.goodput import GoodputTable, goodput_table, realloc_factor
 from systems.schedulers.common.news import touched

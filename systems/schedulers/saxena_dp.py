@@ -12,18 +12,11 @@ import numpy as np
 from sortedcontainers import SortedList
 
 from harness.cluster import Cluster
-from harness.contracts.engine import EventKind
+from harness.contracts.decision import Decision, Grant, Refuse, Suspend
+from harness.contracts.event import EventKind
 from harness.contracts.job import JobSpec
-from harness.contracts.scheduler import (
-    ClusterView,
-    Decision,
-    Grant,
-    JobView,
-    Knowledge,
-    Refuse,
-    Requirement,
-    Suspend,
-)
+from harness.contracts.scheduler import Knowledge, Requirement
+from harness.contracts.view import ClusterView, JobView
 from systems.schedulers.common.decision_times import DecisionTimes, Trigger
 from systems.schedulers.common.gang import refuse_misfit
 from systems.schedulers.common.news import touched

@@ -7,17 +7,10 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from harness.contracts.engine import JobState
-from harness.contracts.scheduler import (
-    ClusterView,
-    Decision,
-    Grant,
-    JobView,
-    Knowledge,
-    Refuse,
-    Requirement,
-    Suspend,
-)
+from harness.contracts.decision import Decision, Grant, Refuse, Suspend
+from harness.contracts.job_state import JobState
+from harness.contracts.scheduler import Knowledge, Requirement
+from harness.contracts.view import ClusterView, JobView
 from systems.schedulers.common.gang import gang_slots, refuse_misfit
 from systems.schedulers.common.news import touched
 from systems.schedulers.common.script import Order, Step, parse_script, repeated

@@ -6,7 +6,9 @@ import math
 from collections.abc import Collection, Iterable
 from typing import ClassVar
 
-from harness.contracts.scheduler import ClusterView, Decision, Knowledge, Requirement
+from harness.contracts.decision import Decision
+from harness.contracts.scheduler import Knowledge, Requirement
+from harness.contracts.view import ClusterView
 from systems.schedulers.common.best_subset import best_subset
 from systems.schedulers.common.gang import gang_slots
 from systems.schedulers.common.gang_book import GangBook

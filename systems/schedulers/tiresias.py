@@ -5,14 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 
-from harness.contracts.scheduler import (
-    ClusterView,
-    Decision,
-    Grant,
-    Knowledge,
-    Requirement,
-    Suspend,
-)
+from harness.contracts.decision import Decision, Grant, Suspend
+from harness.contracts.scheduler import Knowledge, Requirement
+from harness.contracts.view import ClusterView
 from systems.schedulers.attained_service.gittins import ServiceHistory
 from systems.schedulers.attained_service.service_groups import ServiceGroups
 

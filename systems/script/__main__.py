@@ -14,8 +14,9 @@ from typing import cast
 import psutil
 
 from harness.cluster import Cluster, uniform_cluster
-from harness.contracts.launcher import Warmth
-from harness.contracts.training import Backend, ReportKind
+from harness.contracts.backend import Backend
+from harness.contracts.backend_reports import ReportKind
+from harness.contracts.process import Warmth
 from harness.machine.interrupts import run_command
 from harness.machine.parent_death import adopt_orphans
 from systems.backends.stop_free import StopFree

@@ -10,7 +10,7 @@ from typing import Any, cast
 import torch
 from torch.utils.data import default_collate
 
-from harness.contracts.training import Batch
+from harness.contracts.workload import Batch
 from systems.runtime.worker.checkpoint import CheckpointError
 
 BATCH = "batch"

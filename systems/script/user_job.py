@@ -13,9 +13,12 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from harness.cluster import Cluster
-from harness.contracts.engine import Change, ChangeKind
+from harness.contracts.backend import Backend
+from harness.contracts.backend_reports import Report, ReportKind
+from harness.contracts.change import Change, ChangeKind
 from harness.contracts.job import JobSpec
-from harness.contracts.training import Backend, Report, ReportKind, TrainingOrder, WorkloadSpec
+from harness.contracts.training_order import TrainingOrder
+from harness.contracts.workload import WorkloadSpec
 from systems.elastic.wire.order import SCRIPT
 from systems.script.profiling import Profiling
 

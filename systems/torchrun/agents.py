@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from harness.cluster import Cluster
-from harness.contracts.launcher import Exit
-from harness.contracts.training import TrainingOrder
+from harness.contracts.process import Exit
+from harness.contracts.training_order import TrainingOrder
 from systems.runtime.driver.beats import after_silence
 from systems.runtime.driver.job_protocol import JobServices
 from systems.runtime.wire.control_server import Connection

@@ -19,9 +19,10 @@ from dataclasses import replace
 from typing import Any
 
 from harness.cluster import Cluster
-from harness.contracts.engine import Change, ChangeKind
-from harness.contracts.launcher import Exit
-from harness.contracts.training import Report, ReportKind, TrainingOrder
+from harness.contracts.backend_reports import Report, ReportKind
+from harness.contracts.change import Change, ChangeKind
+from harness.contracts.process import Exit
+from harness.contracts.training_order import TrainingOrder
 from systems.runtime.driver.beats import DRIVER, Beats, write_accusation
 from systems.runtime.driver.ending import (
     EXIT_TIMEOUT_S,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from harness.cluster import Slot
-from harness.contracts.launcher import Exit
+from harness.contracts.process import Exit
 from systems.runtime.driver.job_protocol import Saved
 from systems.runtime.wire.control_server import Connection
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from harness.cluster import Cluster, Slot
-from harness.contracts.launcher import ProcessSpec
-from harness.contracts.training import TrainingOrder
+from harness.contracts.process import ProcessSpec
+from harness.contracts.training_order import TrainingOrder
 from systems.restart.order import WorkerOrder
 from systems.runtime.driver.job_protocol import JobServices
 from systems.runtime.driver.launch import slot_environment

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from harness.cluster import Cluster
-from harness.contracts.training import TrainingOrder
+from harness.contracts.training_order import TrainingOrder
 from systems.runtime.driver.job_protocol import JobServices, Saved
 from systems.runtime.wire.control_server import Connection
 from systems.torchrun.membership import Agent, Round, Worker

@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeAlias
 
 import torch
 
-from harness.contracts.training import Batch, Workload
+from harness.contracts.workload import Batch, Workload
 from systems.runtime.data.drawing import draw
 from systems.runtime.data.fetching import Ahead, Fetchers, Pieces, Request, Source
 from systems.runtime.data.random_states import ProcessRandom

@@ -59,7 +59,7 @@ def watched_steps(workload: Any, batch_size: int, num_steps: int) -> dict[str, d
     Seconds are processor time, so that other programs on the machine matter little.
 
     Args:
-        workload: a ``contracts.training.Workload``.
+        workload: a ``contracts.workload.Workload``.
         batch_size: samples of a step.
         num_steps: number of measured steps, which follow some that are not measured.
     """

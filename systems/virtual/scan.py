@@ -21,7 +21,7 @@ from typing import Any
 import yaml
 
 from harness.configuration.compose import CONFIG_DIR, options
-from harness.contracts.training import WorkloadSpec
+from harness.contracts.workload import WorkloadSpec
 from harness.errors import Problem, UserError, render, suggest
 from harness.machine.interrupts import run_command
 from harness.run.workload_pool import read_pool

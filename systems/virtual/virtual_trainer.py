@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from harness.contracts.marks import WorkerPhase
-from harness.contracts.training import Batch
+from harness.contracts.workload import Batch
 from systems.runtime.wire.data_order import Plan, epochs_of, share
 from systems.runtime.wire.groups import GroupLost
 from systems.runtime.wire.step_log import SamplesLog

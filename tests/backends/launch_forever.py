@@ -4,7 +4,7 @@ import sys
 import threading
 from pathlib import Path
 
-from harness.contracts.launcher import ProcessSpec, SpareSpec, Warmth
+from harness.contracts.process import ProcessSpec, SpareSpec, Warmth
 from tests.backends.world import configured
 
 PAUSE = threading.Event()

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.contracts.training import AdaptiveBatch
+from harness.contracts.training_order import AdaptiveBatch
 from systems.runtime.worker.adaptive_batch import BatchAdapter
 
 INITIAL = 32

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from harness.contracts.engine import ChangeKind
+from harness.contracts.change import ChangeKind
 from systems.backends.static import Static
 from systems.backends.stop_resume import StopResume
 from systems.runtime.wire.step_log import read_lines

@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 
 from harness.cluster import uniform_cluster
-from harness.contracts.training import ReportKind
+from harness.contracts.backend_reports import ReportKind
 from systems.backends.stop_free import StopFree
 from systems.runtime.wire.device_group import DeviceGroup, no_device_group
 from tests.backends.members import Members, last_word

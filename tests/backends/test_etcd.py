@@ -5,8 +5,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from harness.contracts.engine import ChangeKind
-from harness.contracts.training import ReportKind
+from harness.contracts.backend_reports import ReportKind
+from harness.contracts.change import ChangeKind
 from systems.backends.stop_free import StopFree
 from systems.backends.warm_restart import WarmRestart
 from tests.backends.world import CLUSTER, World, descendants, workers

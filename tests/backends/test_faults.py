@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from harness.contracts.engine import ChangeKind
-from harness.contracts.training import ReportKind
+from harness.contracts.backend_reports import ReportKind
+from harness.contracts.change import ChangeKind
 from harness.engines.live.consumed_samples import count_samples
 from systems.backends.stop_resume import StopResume
 from systems.runtime.driver.warm_pool import RuntimeSetupError

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from harness.contracts.launcher import Exit
+from harness.contracts.process import Exit
 from systems.restart.generation import Generation
 from systems.runtime.driver.job_protocol import JobServices
 

@@ -11,8 +11,8 @@ import psutil
 import pytest
 
 from harness.cluster import Cluster
-from harness.contracts.engine import ChangeKind
-from harness.contracts.launcher import SpareSpec, Warmth
+from harness.contracts.change import ChangeKind
+from harness.contracts.process import SpareSpec, Warmth
 from harness.engines.live.memory_estimate import estimated_memory_bytes
 from harness.engines.setup import EngineSetup
 from harness.metrics.samples_lost import STEPS_UNTIL_KNOWN

@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from harness.contracts.engine import Change, ChangeKind
+from harness.contracts.backend_reports import ReportKind
+from harness.contracts.change import Change, ChangeKind
 from harness.contracts.job import JobSpec
-from harness.contracts.launcher import Warmth
-from harness.contracts.training import ReportKind, WorkloadSpec
+from harness.contracts.process import Warmth
+from harness.contracts.workload import WorkloadSpec
 from harness.engines.live.memory_estimate import estimated_memory_bytes
 from harness.engines.setup import EngineSetup
 from harness.metrics.samples_lost import STEPS_UNTIL_KNOWN

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from harness.contracts.engine import ChangeKind
-from harness.contracts.training import ReportKind
+from harness.contracts.backend_reports import ReportKind
+from harness.contracts.change import ChangeKind
 from harness.engines.live.observations import read_accusations
 from systems.backends.stop_free import StopFree
 from systems.runtime.wire.step_log import read_lines

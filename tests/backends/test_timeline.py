@@ -1,6 +1,6 @@
 """EDL's figure 7: what the workers of a job do while another one prepares to join them."""
 
-from harness.contracts.engine import ChangeKind
+from harness.contracts.change import ChangeKind
 from systems.backends.stop_free import StopFree
 from systems.backends.stop_resume import StopResume
 from systems.runtime.wire.step_log import read_lines

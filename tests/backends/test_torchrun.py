@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from harness.contracts.engine import ChangeKind
-from harness.contracts.training import ReportKind
+from harness.contracts.backend_reports import ReportKind
+from harness.contracts.change import ChangeKind
 from harness.engines.live.consumed_samples import count_samples
 from harness.files.safe_names import file_name
 from systems.backends.torchrun import Torchrun

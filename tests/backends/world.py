@@ -13,10 +13,12 @@ import yaml
 
 from harness.cluster import uniform_cluster
 from harness.configuration.instantiate import build
-from harness.contracts.engine import Change, ChangeKind
+from harness.contracts.backend_reports import ReportKind
+from harness.contracts.change import Change, ChangeKind
 from harness.contracts.evidence import Evidence
 from harness.contracts.job import JobSpec
-from harness.contracts.training import ReportKind, TrainingOrder, WorkloadSpec
+from harness.contracts.training_order import TrainingOrder
+from harness.contracts.workload import WorkloadSpec
 from harness.engines.live.consumed_samples import read_consumed, read_lines
 from harness.files.safe_names import file_name
 from systems.launchers.local import PREIMPORT, Local

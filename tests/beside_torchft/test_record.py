@@ -15,7 +15,7 @@ from harness.bench.torchft.trials import (
     defaults,
     order_of,
 )
-from harness.contracts.training import WorkloadSpec
+from harness.contracts.workload import WorkloadSpec
 from harness.machine.manifest import environment
 from harness.results.store import StoreError
 

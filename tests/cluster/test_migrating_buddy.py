@@ -8,7 +8,7 @@ from itertools import combinations
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from harness.contracts.scheduler import Occupant
+from harness.contracts.placement import Occupant
 from harness.replay.occupancy import Occupancy
 from systems.placements.migrating_buddy import MigratingBuddy
 from tests.examples import examples

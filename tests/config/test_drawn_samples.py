@@ -1,6 +1,6 @@
 """Samples that would be others when fetched again are refused before anything starts."""
 
-from harness.contracts.training import WorkloadSpec
+from harness.contracts.workload import WorkloadSpec
 from harness.run.workload_check import workload_problems
 
 SOURCES = ("Python", "NumPy", "torch", "own", "none")

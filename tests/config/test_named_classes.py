@@ -9,9 +9,11 @@ import yaml
 from harness.configuration.compose import CONFIG_DIR, options
 from harness.configuration.named_classes import SEAMS, name_problem
 from harness.configuration.schema import PARTS
+from harness.contracts.backend import Backend
 from harness.contracts.launcher import Launcher
-from harness.contracts.scheduler import Placement, Scheduler
-from harness.contracts.training import Backend, Workload, WorkloadSpec
+from harness.contracts.placement import Placement
+from harness.contracts.scheduler import Scheduler
+from harness.contracts.workload import Workload, WorkloadSpec
 from harness.engines.setup import EngineConfig
 from harness.run.workload_check import workload_problems
 from harness.trace.__main__ import main as trace_main

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from harness.cluster import uniform_cluster
-from harness.contracts.engine import Abilities
-from harness.contracts.training import Reference, WorkloadSpec
+from harness.contracts.abilities import Abilities, Reference
+from harness.contracts.workload import WorkloadSpec
 from harness.engines.live.job import job_seed
 from harness.engines.live.reference_cache import FixedOutcomes, Outcome
 from harness.engines.live.reference_check import cores_of, equal_steps, fixed_training, last_digests
@@ -134,7 +134,7 @@ def test_a_damaged_outcome_is_trained_again(sources, tmp_path, text):
     ("word", "facts"),
     [
         ("--fail", ["ended with 3", "no room for another worker", ".log"]),
-        ("--empty", ["wrote no losses", "contracts.training.Reference"]),
+        ("--empty", ["wrote no losses", "contracts.abilities.Reference"]),
         ("--half", ["wrote no losses", "KeyError('losses')"]),
         ("--no-digests", ["or no digests", "no digests')"]),
     ],

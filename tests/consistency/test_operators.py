@@ -10,7 +10,7 @@ import yaml
 from harness.consistency.__main__ import main as consistency
 from harness.consistency.job_files import read_job
 from harness.contracts.evidence import Evidence, Stage
-from harness.contracts.training import WorkloadSpec
+from harness.contracts.workload import WorkloadSpec
 from systems.runtime.data.make_order import data_order
 from systems.runtime.wire.data_order import Range
 from systems.runtime.worker.evidence import Recorder

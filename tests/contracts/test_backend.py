@@ -4,8 +4,8 @@ from statistics import median
 
 import pytest
 
-from harness.contracts.engine import ChangeKind
-from harness.contracts.training import ReportKind
+from harness.contracts.backend_reports import ReportKind
+from harness.contracts.change import ChangeKind
 from systems.runtime.wire.step_log import read_lines
 from tests.backends.world import (
     REDOES_STEPS,

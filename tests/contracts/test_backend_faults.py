@@ -15,8 +15,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from harness.contracts.engine import ChangeKind
-from harness.contracts.training import ReportKind
+from harness.contracts.backend_reports import ReportKind
+from harness.contracts.change import ChangeKind
 from tests.backends.world import (
     REDOES_STEPS,
     consumed_by_epoch,

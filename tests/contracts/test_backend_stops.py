@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.contracts.engine import ChangeKind
-from harness.contracts.training import ReportKind
+from harness.contracts.backend_reports import ReportKind
+from harness.contracts.change import ChangeKind
 from harness.engines.live.observations import read_accusations
 from systems.runtime.driver.ending import EXIT_TIMEOUT_S
 from tests.backends.world import (

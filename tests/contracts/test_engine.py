@@ -13,9 +13,11 @@ import yaml
 
 from harness.cluster import uniform_cluster
 from harness.configuration.instantiate import build
-from harness.contracts.engine import Change, ChangeKind, Engine, Event, EventKind
+from harness.contracts.change import Change, ChangeKind
+from harness.contracts.engine import Engine
+from harness.contracts.event import Event, EventKind
 from harness.contracts.job import JobSpec
-from harness.contracts.training import WorkloadSpec
+from harness.contracts.workload import WorkloadSpec
 from harness.engines.setup import EngineSetup
 from harness.profiles import load_profile
 from harness.replay import replay

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from harness.contracts.launcher import ProcessSpec, SpareSpec, Warmth
+from harness.contracts.process import ProcessSpec, SpareSpec, Warmth
 from systems.launchers import preimported
 from tests.backends.world import children, configured, options
 

@@ -7,7 +7,7 @@ import time
 import psutil
 import pytest
 
-from harness.contracts.launcher import SpareSpec, Warmth
+from harness.contracts.process import SpareSpec, Warmth
 from tests.backends.world import children, configured, options, waiting_spares
 from tests.contracts.test_launcher import PAUSE, TIMEOUT_S, Starter, is_alive, wait_until_gone
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.cluster import Cluster, Host, Slot
-from harness.contracts.scheduler import Arranging, Occupant
+from harness.contracts.placement import Arranging, Occupant
 from harness.replay.occupancy import Occupancy
 from tests.examples import examples
 from tests.replay.worlds import cluster

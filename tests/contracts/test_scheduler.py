@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.contracts.decision import Decision, Grant, Refuse, Suspend
 from harness.contracts.job import DeadlineKind, JobSpec
-from harness.contracts.scheduler import Decision, Grant, Knowledge, Refuse, Requirement, Suspend
+from harness.contracts.scheduler import Knowledge, Requirement
 from tests.examples import examples
 from tests.replay.worlds import cluster, job
 from tests.schedulers.chaos import ChaosEngine

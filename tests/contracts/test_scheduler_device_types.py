@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 
-from harness.contracts.scheduler import Grant
+from harness.contracts.decision import Grant
 from tests.contracts.test_scheduler import EVERY, SCHEDULERS, examine, examine_ends, traces
 from tests.examples import examples
 from tests.schedulers.mixed import mixed, run_mixed, speeds

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import psutil
 
-from harness.contracts.engine import ChangeKind
-from harness.contracts.training import ReportKind
+from harness.contracts.backend_reports import ReportKind
+from harness.contracts.change import ChangeKind
 from harness.engines.live.consumed_samples import count_samples, read_consumed
 from systems.backends.stop_free import StopFree
 from systems.backends.stop_resume import StopResume

@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
-from harness.contracts.engine import Change, ChangeKind
-from harness.contracts.launcher import Exit
+from harness.contracts.change import Change, ChangeKind
+from harness.contracts.process import Exit
 from systems.backends.stop_free import StopFree
 from systems.elastic.driver.job import ElasticJob
 from systems.elastic.driver.launch import STORE

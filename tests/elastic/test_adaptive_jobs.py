@@ -2,8 +2,8 @@
 
 import pytest
 
-from harness.contracts.engine import ChangeKind
-from harness.contracts.training import AdaptiveBatch
+from harness.contracts.change import ChangeKind
+from harness.contracts.training_order import AdaptiveBatch
 from systems.runtime.wire.step_log import read_lines
 from tests.elastic.histories import (
     BATCH,

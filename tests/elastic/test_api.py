@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from harness.cluster import uniform_cluster
-from harness.contracts.training import ReportKind
+from harness.contracts.backend_reports import ReportKind
 from harness.engines.live.consumed_samples import count_samples, read_consumed
 from systems.backends.stop_free import StopFree
 from systems.launchers.local import PREIMPORT, Local

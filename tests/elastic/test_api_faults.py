@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from harness.contracts.engine import ChangeKind
-from harness.contracts.training import ReportKind
+from harness.contracts.backend_reports import ReportKind
+from harness.contracts.change import ChangeKind
 from harness.engines.live.consumed_samples import count_samples
 from systems.launchers.local import LauncherError
 from tests.elastic.test_api import LINEAR, TIMEOUT_S, Running, launcher, run

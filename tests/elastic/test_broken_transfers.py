@@ -2,8 +2,8 @@
 
 import pytest
 
-from harness.contracts.engine import ChangeKind
-from harness.contracts.training import ReportKind
+from harness.contracts.backend_reports import ReportKind
+from harness.contracts.change import ChangeKind
 from systems.launchers.local import PREIMPORT, Local
 from tests.backends.world import ENDS, descendants, workers
 from tests.elastic.breaking import BREAKS, BROKEN

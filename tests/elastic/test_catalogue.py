@@ -3,7 +3,7 @@ has the bits of its membership history."""
 
 import pytest
 
-from harness.contracts.engine import ChangeKind
+from harness.contracts.change import ChangeKind
 from tests.backends.world import descendants
 from tests.elastic.histories import check_samples, forced, history, stop_free
 from tests.virtual.run_memory import names, workload

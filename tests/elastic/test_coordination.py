@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from harness.contracts.engine import ChangeKind
+from harness.contracts.change import ChangeKind
 from harness.engines.live.coordination import coordination_facts, read_notes, training_period
 from harness.engines.live.observations import read_steps
 from harness.metrics.compute import compute

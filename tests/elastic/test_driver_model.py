@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.contracts.launcher import Exit
-from harness.contracts.training import ReportKind
+from harness.contracts.backend_reports import ReportKind
+from harness.contracts.process import Exit
 from systems.elastic.driver.launch import STORE
 from tests.elastic.model_driver import GREETS, VANISHED, DrivenModel, Driver
 from tests.elastic.model_stories import WAYS, Story, tell_many

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from harness.contracts.engine import ChangeKind
-from harness.contracts.training import ReportKind
+from harness.contracts.backend_reports import ReportKind
+from harness.contracts.change import ChangeKind
 from tests.backends.world import descendants
 from tests.elastic.histories import BATCH, STEP_S, check_samples, stop_free
 

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.contracts.engine import Change, ChangeKind
-from harness.contracts.launcher import Exit
+from harness.contracts.change import Change, ChangeKind
+from harness.contracts.process import Exit
 from systems.backends.stop_free import StopFree
 from systems.elastic.driver.job_status import JobStatus
 from systems.elastic.driver.membership import Workforce

@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from harness.contracts.training import ReportKind
+from harness.contracts.backend_reports import ReportKind
 from tests.elastic.test_api import TIMEOUT_S, launcher, run
 from tests.patience import outcome
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness.contracts.training import ReportKind
+from harness.contracts.backend_reports import ReportKind
 from systems.script import api
 from systems.script.errors import ScriptError
 from tests.elastic.test_api import launcher, run

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness.contracts.training import ReportKind
+from harness.contracts.backend_reports import ReportKind
 from harness.engines.live.consumed_samples import count_samples
 from systems.runtime.data.position_order import PositionOrder
 from systems.runtime.data.step_seed import EVERY_RANK, step_seed

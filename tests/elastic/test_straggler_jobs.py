@@ -9,8 +9,8 @@ import psutil
 import pytest
 
 from harness.cluster import uniform_cluster
-from harness.contracts.engine import ChangeKind
-from harness.contracts.training import ReportKind
+from harness.contracts.backend_reports import ReportKind
+from harness.contracts.change import ChangeKind
 from harness.faults.slowing import Slowing
 from tests.backends.world import descendants, workers
 from tests.elastic.histories import check_samples, forced, history, stop_free

@@ -7,9 +7,10 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from harness.contracts.engine import Change
-from harness.contracts.launcher import Exit
-from harness.contracts.training import Report, TrainingOrder
+from harness.contracts.backend_reports import Report
+from harness.contracts.change import Change
+from harness.contracts.process import Exit
+from harness.contracts.training_order import TrainingOrder
 from harness.engines.live.slot_outages import WatchedLauncher
 from harness.faults.injector import FaultyBackend
 from harness.faults.plan import FaultPlan

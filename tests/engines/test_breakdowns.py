@@ -11,8 +11,9 @@ import pytest
 import yaml
 
 from harness.configuration.instantiate import build
-from harness.contracts.engine import ChangeKind, EventKind
-from harness.contracts.training import Report, ReportKind
+from harness.contracts.backend_reports import Report, ReportKind
+from harness.contracts.change import ChangeKind
+from harness.contracts.event import EventKind
 from harness.engines.live.crashes import FAILED, Breakdowns
 from harness.engines.live.job import LiveJob
 from harness.engines.live.options import Live

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from harness.contracts.engine import Abilities
-from harness.contracts.scheduler import Decision, Grant
+from harness.contracts.abilities import Abilities
+from harness.contracts.decision import Decision, Grant
 from harness.engines.simulated.options import Simulated
 from harness.profiles import load_profile
 from harness.profiles.read import SHIPPED

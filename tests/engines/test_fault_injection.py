@@ -12,9 +12,11 @@ from typing import Any
 import psutil
 import pytest
 
-from harness.contracts.engine import Change, ChangeKind
-from harness.contracts.launcher import Exit
-from harness.contracts.training import Report, ReportKind, TrainingOrder, WorkloadSpec
+from harness.contracts.backend_reports import Report, ReportKind
+from harness.contracts.change import Change, ChangeKind
+from harness.contracts.process import Exit
+from harness.contracts.training_order import TrainingOrder
+from harness.contracts.workload import WorkloadSpec
 from harness.faults.busy import BusyProcesses
 from harness.faults.live import LiveWithFaults
 from harness.faults.plan import FaultPlan

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from harness.contracts.engine import Event, EventKind
-from harness.contracts.launcher import Warmth
-from harness.contracts.training import Report
+from harness.contracts.backend_reports import Report
+from harness.contracts.event import Event, EventKind
+from harness.contracts.process import Warmth
 from harness.engines.live.engine import LiveEngine
 from harness.engines.live.job import LiveJob
 from harness.engines.live.options import Live

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.contracts.training import WorkloadSpec
+from harness.contracts.workload import WorkloadSpec
 from harness.engines.live.memory_estimate import estimated_memory_bytes
 from harness.engines.live.options import Live
 from tests.engines.setups import setup

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from harness.cluster import uniform_cluster
-from harness.contracts.scheduler import Grant
+from harness.contracts.decision import Grant
 from harness.engines.live.options import Live
 from harness.replay import replay
 from systems.placements.consolidated import Consolidated

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.contracts.launcher import Spares, Warmth
+from harness.contracts.process import Spares, Warmth
 from harness.engines.live import spares as live_spares
 from harness.engines.live.spares import LiveSpares
 from harness.results.store import load_run

@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
-from harness.contracts.engine import Change, ChangeKind, EventKind
-from harness.contracts.launcher import Warmth
-from harness.contracts.training import Report, ReportKind, WorkloadSpec
+from harness.contracts.backend_reports import Report, ReportKind
+from harness.contracts.change import Change, ChangeKind
+from harness.contracts.event import EventKind
+from harness.contracts.process import Warmth
+from harness.contracts.workload import WorkloadSpec
 from harness.engines.live.engine import LiveEngine
 from harness.engines.live.job import LiveJob
 from harness.engines.live.machine_failures import MOST_IN_A_ROW, MachineError, MachineFailures

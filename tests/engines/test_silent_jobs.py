@@ -6,8 +6,10 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from harness.contracts.engine import Change, ChangeKind, Event, EventKind
-from harness.contracts.training import Report, ReportKind, WorkloadSpec
+from harness.contracts.backend_reports import Report, ReportKind
+from harness.contracts.change import Change, ChangeKind
+from harness.contracts.event import Event, EventKind
+from harness.contracts.workload import WorkloadSpec
 from harness.engines.live.job import LiveJob
 from harness.engines.live.options import Live
 from harness.engines.live.silent_jobs import SilentJobs

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.contracts.scheduler import Decision, Grant
+from harness.contracts.decision import Decision, Grant
 from harness.profiles import load_profile
 from harness.replay import replay
 from tests.replay.worlds import Driver, FirstFree, cluster, engine, job, profile

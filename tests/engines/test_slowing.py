@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from harness.contracts.launcher import ProcessSpec
-from harness.contracts.training import Report, ReportKind
+from harness.contracts.backend_reports import Report, ReportKind
+from harness.contracts.process import ProcessSpec
 from harness.engines.live.slot_outages import WatchedLauncher
 from harness.faults.plan import FaultPlan
 from harness.faults.slow_workers import SlowWorkers

@@ -10,8 +10,9 @@ from contextlib import contextmanager
 import torch
 
 from harness.cluster import uniform_cluster
-from harness.contracts.engine import ChangeKind
-from harness.contracts.training import ReportKind, WorkloadSpec
+from harness.contracts.backend_reports import ReportKind
+from harness.contracts.change import ChangeKind
+from harness.contracts.workload import WorkloadSpec
 from systems.backends.static import Static
 from systems.backends.stop_free import StopFree
 from systems.backends.stop_resume import StopResume

@@ -10,7 +10,8 @@ from harness.bench.overhead.numbers import Ratio, extra_us, noise, of_trial, ove
 from harness.bench.overhead.record import make_record
 from harness.bench.overhead.settings import read_settings
 from harness.bench.overhead.trials import Cell, Kind, Trial, order_of
-from harness.contracts.training import TrainingOrder, WorkloadSpec
+from harness.contracts.training_order import TrainingOrder
+from harness.contracts.workload import WorkloadSpec
 from harness.errors import UserError
 
 

@@ -5,8 +5,8 @@ from itertools import pairwise, permutations
 
 import pytest
 
-from harness.contracts.engine import ChangeKind
-from harness.contracts.launcher import Warmth
+from harness.contracts.change import ChangeKind
+from harness.contracts.process import Warmth
 from harness.errors import UserError
 from harness.metrics.step_periods import WARM_UP_STEPS, stretches
 from harness.profile import main, what_failed

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from harness.contracts.engine import ChangeKind
-from harness.contracts.launcher import Warmth
+from harness.contracts.change import ChangeKind
+from harness.contracts.process import Warmth
 from harness.profiles import ProfileError, load_profile
 
 GOOD = """\

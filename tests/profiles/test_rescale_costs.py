@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.contracts.engine import ChangeKind
+from harness.contracts.change import ChangeKind
 from harness.profiles.costs import CostCell, RescaleCost, find_cost
 
 RESCALE, START = ChangeKind.RESCALE, ChangeKind.START

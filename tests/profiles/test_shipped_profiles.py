@@ -8,8 +8,8 @@ import pytest
 import yaml
 from hydra import compose, initialize_config_dir
 
-from harness.contracts.engine import ChangeKind
-from harness.contracts.launcher import Warmth
+from harness.contracts.change import ChangeKind
+from harness.contracts.process import Warmth
 from harness.profiles import ProfileError, load_profile
 from harness.profiles.read import SHIPPED
 from harness.trace.commands.catalog import open_profile

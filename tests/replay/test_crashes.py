@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.contracts.engine import Abilities
-from harness.contracts.scheduler import Decision, Grant, Suspend
+from harness.contracts.abilities import Abilities
+from harness.contracts.decision import Decision, Grant, Suspend
 from harness.metrics.compute import compute
 from harness.trace.model.events import TraceEvent, TraceEventKind, in_order
 from harness.validate import check_records

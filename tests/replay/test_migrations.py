@@ -7,7 +7,7 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.contracts.scheduler import Decision, Grant, Suspend
+from harness.contracts.decision import Decision, Grant, Suspend
 from harness.replay import replay
 from harness.results.records import RunRecords
 from systems.placements.buddy import Buddy

@@ -6,8 +6,11 @@ import math
 
 import pytest
 
-from harness.contracts.engine import Abilities, EventKind, JobState
-from harness.contracts.scheduler import Decision, Grant, Knowledge, Refuse, Suspend
+from harness.contracts.abilities import Abilities
+from harness.contracts.decision import Decision, Grant, Refuse, Suspend
+from harness.contracts.event import EventKind
+from harness.contracts.job_state import JobState
+from harness.contracts.scheduler import Knowledge
 from harness.replay import DecisionError, ReplayError
 from tests.replay.worlds import Driver, Mechanism, cluster, job, simulate
 

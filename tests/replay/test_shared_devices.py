@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.cluster import Cluster, uniform_cluster
-from harness.contracts.engine import Abilities, EventKind
-from harness.contracts.scheduler import Decision, Grant, Suspend
+from harness.contracts.abilities import Abilities
+from harness.contracts.decision import Decision, Grant, Suspend
+from harness.contracts.event import EventKind
 from harness.metrics.compute import compute
 from harness.replay import DecisionError
 from harness.replay.occupancy import Occupancy

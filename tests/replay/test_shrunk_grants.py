@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.contracts.engine import EventKind, JobState
-from harness.contracts.scheduler import Decision, Grant
+from harness.contracts.decision import Decision, Grant
+from harness.contracts.event import EventKind
+from harness.contracts.job_state import JobState
 from systems.schedulers.fifo import Fifo
 from tests.examples import examples
 from tests.replay.test_replay_invariants import erratic

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.contracts.engine import Abilities
-from harness.contracts.scheduler import Decision, Grant, Suspend
+from harness.contracts.abilities import Abilities
+from harness.contracts.decision import Decision, Grant, Suspend
 from harness.replay import ReplayError
 from harness.results.records import OutageRecord
 from harness.trace.model.events import TraceEvent, TraceEventKind, in_order

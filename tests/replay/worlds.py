@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from harness.cluster import Cluster, uniform_cluster
-from harness.contracts.engine import Abilities
+from harness.contracts.abilities import Abilities
+from harness.contracts.decision import Decision
 from harness.contracts.job import JobSpec
-from harness.contracts.launcher import Warmth
-from harness.contracts.scheduler import ClusterView, Decision, Knowledge, Requirement
+from harness.contracts.process import Warmth
+from harness.contracts.scheduler import Knowledge, Requirement
+from harness.contracts.view import ClusterView
 from harness.engines.setup import EngineSetup
 from harness.engines.simulated.engine import SimulatedEngine
 from harness.engines.simulated.options import Simulated

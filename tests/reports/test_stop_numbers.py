@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from sample_runs import write_run
 
-from harness.contracts.engine import ChangeKind
+from harness.contracts.change import ChangeKind
 from harness.results.records import ChangeRecord
 from reports.claims.measures import measured
 from reports.runs.selection import ReportRun, select

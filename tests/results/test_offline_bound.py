@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from harness.contracts.engine import JobState
+from harness.contracts.job_state import JobState
 from harness.metrics.compute import compute
 from harness.metrics.offline_bound import least_jct_mean_s, most_deadlines_met
 from harness.results.records import JobRecord

@@ -8,7 +8,9 @@ import itertools
 import random
 
 from harness.cluster import Cluster
-from harness.contracts.engine import Abilities, ChangeKind, Event, EventKind
+from harness.contracts.abilities import Abilities
+from harness.contracts.change import ChangeKind
+from harness.contracts.event import Event, EventKind
 
 
 class ChaosEngine:

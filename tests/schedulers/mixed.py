@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from harness.cluster import Cluster, joined_cluster, uniform_cluster
-from harness.contracts.engine import Abilities
+from harness.contracts.abilities import Abilities
 from harness.profiles import Profile
 from harness.profiles.curves import Family
 from harness.replay import replay

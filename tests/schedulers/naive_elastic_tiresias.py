@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import math
 
-from harness.contracts.scheduler import ClusterView, Decision, Grant, Suspend
+from harness.contracts.decision import Decision, Grant, Suspend
+from harness.contracts.view import ClusterView
 from harness.replay.occupancy import Occupancy
 from systems.placements.consolidated import Consolidated
 from tests.schedulers.naive_tiresias import TOLERANCE_S, NaiveTiresias

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 
-from harness.contracts.engine import EventKind
-from harness.contracts.scheduler import Grant, Refuse
+from harness.contracts.decision import Grant, Refuse
+from harness.contracts.event import EventKind
 
 NONE = -math.inf
 

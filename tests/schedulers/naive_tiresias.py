@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from harness.contracts.scheduler import ClusterView, Decision, Grant, Suspend
+from harness.contracts.decision import Decision, Grant, Suspend
+from harness.contracts.view import ClusterView
 
 TOLERANCE_S = 1e-6
 

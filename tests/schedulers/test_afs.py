@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.contracts.scheduler import Decision, Grant
+from harness.contracts.decision import Decision, Grant
 from systems.schedulers.afs import Afs, Share, preferred
 from systems.schedulers.common.sizes import Levels
 from tests.contracts.test_scheduler import PROFILE, WHERE, traces

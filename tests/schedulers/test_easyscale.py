@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from harness.contracts.scheduler import Grant, Refuse, Suspend
+from harness.contracts.decision import Grant, Refuse, Suspend
 from harness.trace.model.events import TraceEvent, TraceEventKind
 from systems.schedulers.easyscale import EasyScale
 from tests.replay.worlds import job

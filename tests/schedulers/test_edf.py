@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from harness.contracts.scheduler import Grant, Knowledge, Requirement, Suspend
+from harness.contracts.decision import Grant, Suspend
+from harness.contracts.scheduler import Knowledge, Requirement
 from systems.schedulers.edf import Edf
 from tests.replay.worlds import cluster, job
 from tests.schedulers.curves import curve_profile

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.contracts.scheduler import Decision, Grant, Knowledge, Suspend
+from harness.contracts.decision import Decision, Grant, Suspend
+from harness.contracts.scheduler import Knowledge
 from systems.schedulers.elastic_tiresias import ElasticTiresias
 from tests.examples import examples
 from tests.replay.worlds import cluster, job

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.contracts.scheduler import Grant, Suspend
+from harness.contracts.decision import Grant, Suspend
 from systems.schedulers.edf import Edf
 from systems.schedulers.edf_admission import EdfAdmission
 from systems.schedulers.edf_elastic import EdfElastic

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.contracts.scheduler import Decision, Grant
+from harness.contracts.decision import Decision, Grant
 from harness.replay import ReplayError
 from harness.replay.endless import MOST_IDLE_WAKES
 from harness.trace.model.events import TraceEvent, TraceEventKind

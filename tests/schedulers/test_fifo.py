@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.contracts.scheduler import Grant
+from harness.contracts.decision import Grant
 from systems.schedulers.fifo import Fifo
 from tests.replay.worlds import cluster, job
 from tests.schedulers.chaos import ChaosEngine

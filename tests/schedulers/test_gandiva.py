@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.contracts.scheduler import Decision, Grant, Suspend
+from harness.contracts.decision import Decision, Grant, Suspend
 from systems.schedulers.gandiva import Gandiva
 from tests.examples import examples
 from tests.replay.worlds import cluster, job, simulate

@@ -2,8 +2,10 @@
 
 import pytest
 
-from harness.contracts.engine import Event, EventKind, JobState
-from harness.contracts.scheduler import ClusterView, Grant, JobView
+from harness.contracts.decision import Grant
+from harness.contracts.event import Event, EventKind
+from harness.contracts.job_state import JobState
+from harness.contracts.view import ClusterView, JobView
 from systems.schedulers.fifo import Fifo
 from systems.schedulers.hu_greedy import HuGreedy
 from tests.replay.worlds import cluster, job

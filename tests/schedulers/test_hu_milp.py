@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from harness.contracts.scheduler import Grant
+from harness.contracts.decision import Grant
 from harness.profiles import load_profile
 from harness.trace.generators.hu import ModelArts
 from harness.trace.model.trace import Trace

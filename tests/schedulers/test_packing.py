@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.contracts.engine import Abilities
-from harness.contracts.scheduler import Grant
+from harness.contracts.abilities import Abilities
+from harness.contracts.decision import Grant
 from harness.replay import replay
 from systems.placements.consolidated import Consolidated
 from systems.schedulers.gandiva import Gandiva

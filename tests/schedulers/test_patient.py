@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.contracts.scheduler import ClusterView, Decision, Refuse
+from harness.contracts.decision import Decision, Refuse
+from harness.contracts.view import ClusterView
 from systems.schedulers.elasticflow import ElasticFlow
 from systems.schedulers.patient import Patient
 from tests.examples import examples

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.contracts.scheduler import Grant, Knowledge, Requirement
+from harness.contracts.decision import Grant
+from harness.contracts.scheduler import Knowledge, Requirement
 from harness.profiles.curves import Family
 from systems.schedulers.common.goodput import efficiency, goodput_table, realloc_factor
 from systems.schedulers.common.share_search import Genetic, exact_shares, losses

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from harness.cluster import uniform_cluster
-from harness.contracts.scheduler import Grant
+from harness.contracts.decision import Grant
 from systems.schedulers.saxena_dp import SaxenaDp
 from tests.replay.worlds import cluster
 from tests.schedulers.test_saxena_dp import P100, category_1

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from harness.configuration.compose import compose, parse_overrides
 from harness.configuration.instantiate import build
-from harness.contracts.scheduler import Grant, Refuse
+from harness.contracts.decision import Grant, Refuse
 from harness.metrics.compute import compute
 from harness.profiles import load_profile
 from harness.profiles.curves import Family

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from harness.contracts.scheduler import Grant, Requirement, Suspend
+from harness.contracts.decision import Grant, Suspend
+from harness.contracts.scheduler import Requirement
 from harness.replay import replay
 from systems.placements.consolidated import Consolidated
 from systems.schedulers.scripted import Scripted

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.contracts.scheduler import Grant, Suspend
+from harness.contracts.decision import Grant, Suspend
 from systems.schedulers.sia.assignment import Row, assign
 from systems.schedulers.sia.configurations import (
     Configuration,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.contracts.engine import Event, EventKind
-from harness.contracts.scheduler import Decision, Grant, Suspend
+from harness.contracts.decision import Decision, Grant, Suspend
+from harness.contracts.event import Event, EventKind
 from systems.schedulers.fifo import Fifo
 from systems.schedulers.tiresias import Tiresias
 from tests.examples import examples

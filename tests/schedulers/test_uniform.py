@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from harness.contracts.engine import Event, EventKind, JobState
-from harness.contracts.scheduler import ClusterView, Grant, JobView, Knowledge, Suspend
+from harness.contracts.decision import Grant, Suspend
+from harness.contracts.event import Event, EventKind
+from harness.contracts.job_state import JobState
+from harness.contracts.scheduler import Knowledge
+from harness.contracts.view import ClusterView, JobView
 from systems.schedulers.uniform import Uniform
 from tests.replay.worlds import cluster, job
 from tests.schedulers.chaos import ChaosEngine

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from harness.contracts.scheduler import Refuse
+from harness.contracts.decision import Refuse
 from harness.trace.model.events import TraceEvent, TraceEventKind
 from systems.schedulers.fifo import Fifo
 from systems.schedulers.yarn_cs import YarnCs

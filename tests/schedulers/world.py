@@ -14,8 +14,9 @@ from omegaconf import OmegaConf
 
 from harness.cluster import Cluster
 from harness.configuration.instantiate import build
+from harness.contracts.decision import Decision
 from harness.contracts.job import DeadlineKind, JobSpec
-from harness.contracts.scheduler import ClusterView, Decision
+from harness.contracts.view import ClusterView
 from harness.profiles import Profile
 from harness.replay import replay
 from harness.results.records import RunRecords

@@ -33,7 +33,7 @@ import numpy as np
 import yaml
 
 from harness.configuration.named_classes import locate
-from harness.contracts.training import WorkloadSpec
+from harness.contracts.workload import WorkloadSpec
 from tests.backends.world import CONFIGS, ENDS, warm_launcher, workers
 from tests.elastic.run_lives import describe
 from tests.virtual.worlds import SEED, virtual

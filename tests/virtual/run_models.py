@@ -23,8 +23,8 @@ from pathlib import Path
 import torch
 import yaml
 
-from harness.contracts.engine import ChangeKind
-from harness.contracts.training import WorkloadSpec
+from harness.contracts.change import ChangeKind
+from harness.contracts.workload import WorkloadSpec
 from tests.backends.world import CONFIGS, warm_launcher
 from tests.elastic.run_lives import describe
 from tests.virtual.worlds import SEED, check_same_bits, virtual

@@ -6,8 +6,9 @@ import re
 import pytest
 import torch
 
-from harness.contracts.engine import ChangeKind
-from harness.contracts.training import ReportKind, WorkloadSpec
+from harness.contracts.backend_reports import ReportKind
+from harness.contracts.change import ChangeKind
+from harness.contracts.workload import WorkloadSpec
 from systems.runtime.reduction.bucket_layouts import LayoutError, check_layout, described
 from tests.virtual.worlds import BATCH, SEED, virtual
 

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from harness.contracts.engine import ChangeKind
-from harness.contracts.training import ReportKind
+from harness.contracts.backend_reports import ReportKind
+from harness.contracts.change import ChangeKind
 from tests.backends.world import workers
 from tests.elastic.histories import STEP_S
 from tests.virtual.worlds import BATCH, check_same_bits, virtual

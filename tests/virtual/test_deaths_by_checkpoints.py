@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from harness.contracts.engine import ChangeKind
-from harness.contracts.training import ReportKind
+from harness.contracts.backend_reports import ReportKind
+from harness.contracts.change import ChangeKind
 from harness.engines.live.slot_outages import WatchedLauncher
 from harness.faults.injector import FaultyBackend
 from harness.faults.plan import FaultPlan

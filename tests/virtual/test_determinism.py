@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from harness.cluster import uniform_cluster
-from harness.contracts.training import ReportKind
+from harness.contracts.backend_reports import ReportKind
 from systems.backends.stop_free import StopFree
 from systems.backends.virtual_thread import VirtualThread
 from tests.backends.world import World

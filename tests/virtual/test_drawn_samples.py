@@ -7,9 +7,10 @@ import pytest
 import torch
 
 from harness.consistency.__main__ import main
-from harness.contracts.engine import ChangeKind
+from harness.contracts.backend_reports import ReportKind
+from harness.contracts.change import ChangeKind
 from harness.contracts.evidence import Evidence
-from harness.contracts.training import ReportKind, WorkloadSpec
+from harness.contracts.workload import WorkloadSpec
 from systems.backends.virtual_thread import VirtualThread
 from systems.runtime.data.drawing import draw, first_states
 from systems.runtime.data.fetching import Fetchers

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.contracts.engine import ChangeKind
+from harness.contracts.change import ChangeKind
 from systems.backends.static import Static
 from systems.backends.virtual_thread import VirtualThread
 from systems.runtime.wire.options import RuntimeOptions

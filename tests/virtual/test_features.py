@@ -2,8 +2,9 @@
 
 import pytest
 
-from harness.contracts.engine import ChangeKind
-from harness.contracts.training import ReportKind, WorkloadSpec
+from harness.contracts.backend_reports import ReportKind
+from harness.contracts.change import ChangeKind
+from harness.contracts.workload import WorkloadSpec
 from systems.backends.stop_free import StopFree
 from systems.backends.virtual_thread import VirtualThread
 from systems.backends.warm_restart import WarmRestart

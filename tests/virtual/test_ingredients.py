@@ -8,7 +8,7 @@ import pytest
 
 from harness.consistency.__main__ import main
 from harness.contracts.evidence import Evidence
-from harness.contracts.training import WorkloadSpec
+from harness.contracts.workload import WorkloadSpec
 from tests.backends.world import ENDLESS
 from tests.virtual.without import REMOVE
 from tests.virtual.worlds import SEED, virtual

@@ -11,7 +11,7 @@ import re
 import pytest
 
 from harness.consistency.__main__ import main
-from harness.contracts.engine import ChangeKind
+from harness.contracts.change import ChangeKind
 from harness.contracts.evidence import Evidence
 from systems.runtime.wire.step_log import read_lines
 from tests.virtual import carried, without

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness.cluster import is_cpu, joined_cluster, uniform_cluster
-from harness.contracts.launcher import Warmth
+from harness.contracts.process import Warmth
 from harness.engines.live.devices import device_problems, instruction_set_problems
 from harness.machine.instruction_sets import InstructionSet, sets_of_this_machine
 from systems.backends.static import Static

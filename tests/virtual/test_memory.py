@@ -3,7 +3,7 @@ of several slots by a copy."""
 
 import pytest
 
-from harness.contracts.training import WorkloadSpec
+from harness.contracts.workload import WorkloadSpec
 from tests.virtual.run_memory import launcher_with, measured, slopes, steps
 
 pytestmark = pytest.mark.long

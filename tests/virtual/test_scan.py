@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.contracts.training import WorkloadSpec
+from harness.contracts.workload import WorkloadSpec
 from harness.errors import UserError
 from systems.virtual.scan import Operator, ScanError, find, main, report, scan
 

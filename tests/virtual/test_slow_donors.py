@@ -2,8 +2,9 @@
 
 import pytest
 
-from harness.contracts.engine import ChangeKind
-from harness.contracts.training import ReportKind, WorkloadSpec
+from harness.contracts.backend_reports import ReportKind
+from harness.contracts.change import ChangeKind
+from harness.contracts.workload import WorkloadSpec
 from tests.backends.world import ENDS
 from tests.elastic.histories import STEP_S
 from tests.virtual.worlds import BATCH, virtual

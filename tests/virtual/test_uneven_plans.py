@@ -2,8 +2,8 @@
 
 import pytest
 
-from harness.contracts.engine import ChangeKind
-from harness.contracts.training import ReportKind
+from harness.contracts.backend_reports import ReportKind
+from harness.contracts.change import ChangeKind
 from systems.runtime.wire.step_log import read_consumed, read_lines
 from systems.schedulers.easyscale_plans.model import Device
 from systems.schedulers.easyscale_plans.plans import Planner

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 
-from harness.contracts.engine import ChangeKind
+from harness.contracts.change import ChangeKind
 from systems.backends.virtual_thread import VirtualThread
 from systems.runtime.wire.step_log import read_lines
 from tests.backends.world import TINY, World

@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from harness.configuration.instantiate import build
-from harness.contracts.engine import ChangeKind
-from harness.contracts.training import WorkloadSpec
+from harness.contracts.change import ChangeKind
+from harness.contracts.workload import WorkloadSpec
 from harness.engines.live.consumed_samples import read_lines
 from tests.backends.world import (
     CONFIGS,

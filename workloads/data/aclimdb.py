@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from harness.contracts.training import Batch
+from harness.contracts.workload import Batch
 from workloads.data.augmentation import blanked
 from workloads.data.base import DataError, DataSet, checked_ids
 from workloads.data.words import END, PADDING, START, token, words_of

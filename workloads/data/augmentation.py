@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from harness.contracts.training import Batch
+from harness.contracts.workload import Batch
 from workloads.data.counter import random_integers
 from workloads.data.words import FIRST_WORD, PADDING
 

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from harness.contracts.training import Batch
+from harness.contracts.workload import Batch
 from workloads.data.augmentation import Augmented
 
 

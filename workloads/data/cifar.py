@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from harness.contracts.training import Batch
+from harness.contracts.workload import Batch
 from workloads.data.augmentation import shifted_and_mirrored
 from workloads.data.base import DataError, DataSet, checked_ids
 from workloads.data.pictures import enlarged_to, normalised

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from PIL import Image, UnidentifiedImageError
 
-from harness.contracts.training import Batch
+from harness.contracts.workload import Batch
 from workloads.data.augmentation import shifted_and_mirrored
 from workloads.data.base import DataError, DataSet, checked_ids
 from workloads.data.pictures import normalised

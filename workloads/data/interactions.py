@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from harness.contracts.training import Batch
+from harness.contracts.workload import Batch
 from workloads.data.base import DataSet, checked_ids
 from workloads.data.counter import random_integers
 from workloads.data.movielens import read_movielens

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from harness.contracts.training import Batch
+from harness.contracts.workload import Batch
 from workloads.data.augmentation import masked_spectrum
 from workloads.data.base import DataError, DataSet, checked_ids
 

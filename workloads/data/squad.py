@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from harness.contracts.training import Batch
+from harness.contracts.workload import Batch
 from workloads.data.augmentation import blanked
 from workloads.data.base import DataError, DataSet, checked_ids
 from workloads.data.words import PADDING, START, token, words_of

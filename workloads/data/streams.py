@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from harness.contracts.training import Batch
+from harness.contracts.workload import Batch
 from workloads.data.aclimdb import open_aclimdb
 from workloads.data.augmentation import blanked
 from workloads.data.base import DataSet, checked_ids

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from harness.contracts.training import Batch
+from harness.contracts.workload import Batch
 from workloads.data.augmentation import Augmented, blanked, shifted
 from workloads.data.base import DataSet, SampleSet, checked_ids
 from workloads.data.counter import random_floats, random_integers, random_words

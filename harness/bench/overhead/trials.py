@@ -20,8 +20,9 @@ from harness.bench.overhead.settings import LEAST_COUNTED, Settings
 from harness.bench.overhead.turns import Program, periods_in, take_turns
 from harness.bench.trial_loop import drawn_rounds
 from harness.configuration.compose import quote
-from harness.contracts.engine import JobState
-from harness.contracts.training import Reference, TrainingOrder
+from harness.contracts.abilities import Reference
+from harness.contracts.job_state import JobState
+from harness.contracts.training_order import TrainingOrder
 from harness.engines.live.job import LiveJob, training_order
 from harness.engines.live.options import Live
 from harness.engines.live.reference_run import (

@@ -23,8 +23,9 @@ import yaml
 from harness.bench.torchft.courses import FIRST_STEPS, Course, CourseError, Step
 from harness.bench.trial_loop import drawn_rounds
 from harness.configuration.compose import CONFIG_DIR, quote
-from harness.contracts.engine import ChangeKind, JobState
-from harness.contracts.training import WorkloadSpec
+from harness.contracts.change import ChangeKind
+from harness.contracts.job_state import JobState
+from harness.contracts.workload import WorkloadSpec
 from harness.engines.live.job import LiveJob, training_order
 from harness.engines.live.options import Live
 from harness.errors import Problem, UserError

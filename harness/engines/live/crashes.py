@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.contracts.training import Report, ReportKind
+from harness.contracts.backend_reports import Report, ReportKind
 from harness.engines.live.job import LiveJob
 from harness.engines.live.slot_outages import WatchedLauncher
 

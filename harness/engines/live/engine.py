@@ -28,8 +28,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from harness.contracts.engine import Abilities, Change, ChangeKind, Event, EventKind
-from harness.contracts.training import Report, ReportKind
+from harness.contracts.abilities import Abilities
+from harness.contracts.backend_reports import Report, ReportKind
+from harness.contracts.change import Change, ChangeKind
+from harness.contracts.event import Event, EventKind
 from harness.engines.live.crashes import FAILED, Breakdowns
 from harness.engines.live.job import LiveJob, samples_per_s, step_floors, training_order
 from harness.engines.live.machine_failures import MachineFailures

@@ -7,10 +7,11 @@ import zlib
 from collections.abc import Collection
 from typing import Protocol
 
-from harness.contracts.engine import Change, ChangeKind
+from harness.contracts.backend_reports import Report, ReportKind
+from harness.contracts.change import Change, ChangeKind
 from harness.contracts.evidence import Evidence
 from harness.contracts.job import JobSpec
-from harness.contracts.training import AdaptiveBatch, Report, ReportKind, TrainingOrder
+from harness.contracts.training_order import AdaptiveBatch, TrainingOrder
 from harness.engines.setup import EngineSetup
 from harness.files.safe_names import file_name
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.contracts.launcher import Warmth
+from harness.contracts.process import Warmth
 from harness.engines.setup import EngineSetup
 
 

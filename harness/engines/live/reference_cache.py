@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.configuration.schema import hash_json
-from harness.contracts.training import Reference
+from harness.contracts.abilities import Reference
 from harness.engines.live.reference_run import FixedTraining, FixedTrainingError, train_fixed
 from harness.machine.manifest import hardware, package_versions
 
@@ -95,7 +95,7 @@ class FixedOutcomes:
         except (ValueError, KeyError) as error:
             raise FixedTrainingError(
                 f"{self._program.module} wrote no losses or no digests to {out} ({error!r});"
-                " harness.contracts.training.Reference says what it has to write"
+                " harness.contracts.abilities.Reference says what it has to write"
             ) from error
         lines[-1] |= {"training": training.facts, "made_with": self._made_with}
         self._folder.mkdir(parents=True, exist_ok=True)

@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from harness.cluster import Cluster
-from harness.contracts.engine import JobState
 from harness.contracts.job import JobSpec
+from harness.contracts.job_state import JobState
 from harness.engines.live.consumed_samples import read_lines
 from harness.engines.live.job import job_seed
 from harness.engines.live.reference_cache import DIGEST, FixedOutcomes, Outcome

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.contracts.training import Reference
+from harness.contracts.abilities import Reference
 from harness.machine.child_process import PointProcess
 
 _LOG_LINES = 6

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from harness.contracts.evidence import Evidence
 from harness.contracts.job import JobSpec
-from harness.contracts.training import AdaptiveBatch
+from harness.contracts.training_order import AdaptiveBatch
 
 EVIDENCE = ("none", "digests", "tensors", "operators")
 

@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from harness.contracts.launcher import Exit, Launcher, ProcessSpec, Spares, SpareSpec
+from harness.contracts.launcher import Launcher
+from harness.contracts.process import Exit, ProcessSpec, Spares, SpareSpec
 
 _NO_WORKER = ".store"
 """Part of the names of processes that serve a job and do not train."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from harness.contracts.engine import Change, ChangeKind
+from harness.contracts.change import Change, ChangeKind
 from harness.engines.setup import EngineSetup
 from harness.engines.simulated.job import SimulatedJob
 from harness.engines.simulated.variation import Variation

@@ -26,7 +26,9 @@ from collections import deque
 from collections.abc import Sequence
 from operator import attrgetter
 
-from harness.contracts.engine import Abilities, Change, ChangeKind, Event, EventKind
+from harness.contracts.abilities import Abilities
+from harness.contracts.change import Change, ChangeKind
+from harness.contracts.event import Event, EventKind
 from harness.engines.setup import EngineSetup
 from harness.engines.simulated.costs import SimulatedCosts
 from harness.engines.simulated.job import SimulatedJob

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from harness.contracts.engine import Change
+from harness.contracts.change import Change
 from harness.contracts.job import JobSpec
 
 _SAME_INSTANT = 1e-12

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from harness.contracts.engine import ChangeKind
+from harness.contracts.change import ChangeKind
 from harness.engines.setup import EngineSetup
 from harness.engines.simulated.engine import SimulatedEngine
 from harness.engines.simulated.speeds import Speeds

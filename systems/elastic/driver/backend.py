@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TypedDict
 
 from harness.cluster import Cluster, is_cpu
-from harness.contracts.engine import Abilities
-from harness.contracts.training import Phases
+from harness.contracts.abilities import Abilities, Phases
 from systems.elastic.driver.job import elastic_jobs
 from systems.elastic.election.etcd_keystore import no_etcd
 from systems.elastic.wire.options import ElasticOptions

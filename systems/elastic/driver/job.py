@@ -14,9 +14,10 @@ from dataclasses import replace
 from typing import Any
 
 from harness.cluster import Cluster
-from harness.contracts.engine import Change, ChangeKind
-from harness.contracts.launcher import Exit
-from harness.contracts.training import ReportKind, TrainingOrder
+from harness.contracts.backend_reports import ReportKind
+from harness.contracts.change import Change, ChangeKind
+from harness.contracts.process import Exit
+from harness.contracts.training_order import TrainingOrder
 from systems.elastic.driver.job_status import JobStatus
 from systems.elastic.driver.launch import STORE, ElasticProcesses
 from systems.elastic.driver.membership import Workforce

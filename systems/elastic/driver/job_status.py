@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from harness.contracts.engine import Change
-from harness.contracts.training import Report, ReportKind
+from harness.contracts.backend_reports import Report, ReportKind
+from harness.contracts.change import Change
 from systems.runtime.driver.ending import Phase
 from systems.runtime.driver.job_protocol import Saved
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from harness.cluster import Cluster, Slot
-from harness.contracts.launcher import ProcessSpec, Warmth
-from harness.contracts.training import TrainingOrder
+from harness.contracts.process import ProcessSpec, Warmth
+from harness.contracts.training_order import TrainingOrder
 from systems.elastic.election.etcd_keystore import KEYS
 from systems.elastic.wire.options import ElasticOptions
 from systems.elastic.wire.order import ElasticOrder

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from harness.contracts.engine import Change
-from harness.contracts.training import ReportKind
+from harness.contracts.backend_reports import ReportKind
+from harness.contracts.change import Change
 from systems.elastic.driver.job_status import JobStatus
 from systems.elastic.driver.launch import ElasticProcesses, Standing
 from systems.elastic.driver.leader_of_job import LeaderOfJob

@@ -9,7 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from harness.contracts.engine import Change
+from harness.contracts.change import Change
 from systems.elastic.driver.processes import Process
 from systems.runtime.wire.step_log import LineWriter
 

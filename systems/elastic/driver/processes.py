@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.contracts.launcher import Exit
+from harness.contracts.process import Exit
 from systems.elastic.driver.launch import STORE, ElasticProcesses
 from systems.runtime.driver.beats import (
     DRIVER,

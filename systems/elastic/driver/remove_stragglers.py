@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from harness.contracts.engine import Change, ChangeKind
+from harness.contracts.change import Change, ChangeKind
 from harness.contracts.job import JobSpec
 from systems.elastic.driver.pending_change import PendingChange, Removal
 from systems.elastic.wire.options import ElasticOptions

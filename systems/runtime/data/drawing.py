@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from harness.contracts.training import Batch, Workload
+from harness.contracts.workload import Batch, Workload
 from systems.runtime.data.random_states import ProcessRandom, RandomStates
 
 

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from harness.configuration.named_classes import locate
-from harness.contracts.training import Batch
+from harness.contracts.workload import Batch
 from harness.machine.parent_death import die_with_parent
 from systems.runtime.data.drawing import draw
 from systems.runtime.data.random_states import ProcessRandom

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.contracts.training import Batch, Workload
+from harness.contracts.workload import Batch, Workload
 from systems.runtime.data.fetching import Ahead, Fetchers, Pieces, Request, Source
 from systems.runtime.data.loader import LoaderProcess
 from systems.runtime.wire.data_order import DataOrder, Plan, epochs_of

@@ -6,9 +6,12 @@ from abc import ABC, abstractmethod
 from typing import ClassVar
 
 from harness.cluster import Cluster
-from harness.contracts.engine import Change
-from harness.contracts.launcher import Launcher, Warmth
-from harness.contracts.training import Reference, Report, TrainingOrder
+from harness.contracts.abilities import Reference
+from harness.contracts.backend_reports import Report
+from harness.contracts.change import Change
+from harness.contracts.launcher import Launcher
+from harness.contracts.process import Warmth
+from harness.contracts.training_order import TrainingOrder
 from systems.runtime.driver.driver import Driver
 from systems.runtime.driver.job_protocol import MakeJob
 from systems.runtime.wire.kernels import warmth_problems

@@ -14,9 +14,11 @@ import time
 from functools import partial
 
 from harness.cluster import Cluster
-from harness.contracts.engine import Change, ChangeKind
-from harness.contracts.launcher import Launcher, ProcessSpec
-from harness.contracts.training import Report, ReportKind, TrainingOrder
+from harness.contracts.backend_reports import Report, ReportKind
+from harness.contracts.change import Change, ChangeKind
+from harness.contracts.launcher import Launcher
+from harness.contracts.process import ProcessSpec
+from harness.contracts.training_order import TrainingOrder
 from systems.runtime.driver.job_protocol import (
     IDLE_WAIT_S,
     LOSING_WAIT_S,

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from harness.contracts.training import Phases
+from harness.contracts.abilities import Phases
 
 STARTING = ("spawn", "import", "build", "group", "load", "first_step")
 """Phases of a start in order; others may lie between them."""

@@ -11,9 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from harness.contracts.engine import Change
-from harness.contracts.launcher import Exit, Launcher, ProcessSpec
-from harness.contracts.training import Report, TrainingOrder
+from harness.contracts.backend_reports import Report
+from harness.contracts.change import Change
+from harness.contracts.launcher import Launcher
+from harness.contracts.process import Exit, ProcessSpec
+from harness.contracts.training_order import TrainingOrder
 from systems.runtime.wire.control_server import Connection, ControlServer
 
 IDLE_WAIT_S = 0.25

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.cluster import Slot, is_cpu
-from harness.contracts.training import TrainingOrder
+from harness.contracts.training_order import TrainingOrder
 from harness.files.safe_names import file_name
 from harness.machine.network import interface_of
 from systems.runtime.wire.kernels import Kernels

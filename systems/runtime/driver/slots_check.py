@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.cluster import Cluster
-from harness.contracts.engine import Change
+from harness.contracts.change import Change
 from systems.runtime.wire.virtual_plan import AssignmentError, check_counts
 
 

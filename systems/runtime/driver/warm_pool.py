@@ -20,9 +20,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from harness.cluster import Cluster, Slot
-from harness.contracts.engine import Change
-from harness.contracts.launcher import Launcher, ProcessSpec, Spares, SpareSpec, Warmth
-from harness.contracts.training import TrainingOrder
+from harness.contracts.change import Change
+from harness.contracts.launcher import Launcher
+from harness.contracts.process import ProcessSpec, Spares, SpareSpec, Warmth
+from harness.contracts.training_order import TrainingOrder
 from harness.metrics.samples_lost import STEPS_UNTIL_KNOWN
 from systems.runtime.driver.job_protocol import LOSING_WAIT_S, DrivenJob
 from systems.runtime.driver.launch import slot_environment

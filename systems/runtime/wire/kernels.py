@@ -20,7 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from harness.cluster import Cluster, Slot, is_cpu
-from harness.contracts.launcher import Warmth
+from harness.contracts.process import Warmth
 from harness.machine.instruction_sets import InstructionSet
 from systems.runtime.wire.options import RuntimeOptions
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.contracts.launcher import Warmth
+from harness.contracts.process import Warmth
 
 
 @dataclass(frozen=True, slots=True)

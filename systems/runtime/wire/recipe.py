@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from harness.contracts.engine import Change
-from harness.contracts.training import WorkloadSpec
+from harness.contracts.change import Change
+from harness.contracts.workload import WorkloadSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from typing import Any
 
 import torch
 
-from harness.contracts.training import AdaptiveBatch
+from harness.contracts.training_order import AdaptiveBatch
 
 LEAST_IMPROVEMENT = 1.05
 """Least ratio of goodputs, new batch over present one, at which the batch changes."""

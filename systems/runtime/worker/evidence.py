@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from harness.contracts.evidence import COMMON, Evidence, Stage
-from harness.contracts.training import Batch
+from harness.contracts.workload import Batch
 from systems.runtime.tensors.state import optimizer_state, parameters_of
 from systems.runtime.tensors.tensor_file import write_tensors
 from systems.runtime.wire.data_order import DataOrder, Range, epochs_of

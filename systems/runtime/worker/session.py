@@ -18,7 +18,8 @@ import torch
 from harness.cluster import is_cpu
 from harness.configuration.named_classes import locate
 from harness.contracts.evidence import Evidence
-from harness.contracts.training import AdaptiveBatch, Workload
+from harness.contracts.training_order import AdaptiveBatch
+from harness.contracts.workload import Workload
 from harness.machine.malloc import keep_heap
 from systems.runtime.data.loader import LoaderProcess
 from systems.runtime.data.make_order import data_order
@@ -108,7 +109,7 @@ class BuildOrder(ProgramOrder, Protocol):
 
     @property
     def adaptive(self) -> Mapping[str, Any]:
-        """Fields of ``contracts.training.AdaptiveBatch``; empty if the batch is not adapted."""
+        """Fields of ``contracts.training_order.AdaptiveBatch``; empty if the batch is not adapted."""
         ...
 
     @property

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from harness.contracts.marks import WorkerPhase
-from harness.contracts.training import Batch
+from harness.contracts.workload import Batch
 from systems.runtime.data.step_seed import step_seed
 from systems.runtime.tensors.state import parameters_of
 from systems.runtime.wire.data_order import Plan, share

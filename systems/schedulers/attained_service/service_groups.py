@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from harness.contracts.engine import EventKind
-from harness.contracts.scheduler import ClusterView, Grant, JobView, Refuse, Suspend
+from harness.contracts.decision import Grant, Refuse, Suspend
+from harness.contracts.event import EventKind
+from harness.contracts.view import ClusterView, JobView
 from systems.schedulers.attained_service.gittins import ServiceHistory
 from systems.schedulers.common.gang import gang_slots, refuse_misfit
 from systems.schedulers.common.gang_plan import GangPlan

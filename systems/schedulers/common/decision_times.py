@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from harness.contracts.scheduler import ClusterView
+from harness.contracts.view import ClusterView
 from systems.schedulers.common.news import arrived_by
 
 Trigger = Literal["event", "period", "hybrid"]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from harness.cluster import Cluster
+from harness.contracts.decision import Refuse
 from harness.contracts.job import JobSpec
-from harness.contracts.scheduler import Refuse
 
 
 def gang_slots(spec: JobSpec) -> int:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from harness.contracts.decision import Grant, Refuse, Suspend
 from harness.contracts.job import JobSpec
-from harness.contracts.scheduler import ClusterView, Grant, Refuse, Suspend
+from harness.contracts.view import ClusterView
 from systems.schedulers.common.gang import gang_slots, refuse_misfit
 from systems.schedulers.common.news import touched
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from harness.contracts.job import JobSpec
-from harness.contracts.scheduler import Throughput
+from harness.contracts.view import Throughput
 
 
 def efficiency(noise_scale: float, own_batch: int, batch: int) -> float:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.contracts.scheduler import ClusterView, Grant, JobView
+from harness.contracts.decision import Grant
+from harness.contracts.view import ClusterView, JobView
 
 
 def moved(view: ClusterView, jobs: Sequence[JobView]) -> dict[str, Grant]:

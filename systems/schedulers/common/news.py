@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from harness.contracts.engine import EventKind
-from harness.contracts.scheduler import ClusterView
+from harness.contracts.event import EventKind
+from harness.contracts.view import ClusterView
 
 _TOUCHING = frozenset(
     {

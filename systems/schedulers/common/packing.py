@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from harness.contracts.scheduler import ClusterView, Grant, JobView
+from harness.contracts.decision import Grant
+from harness.contracts.view import ClusterView, JobView
 from systems.schedulers.common.gang import gang_slots
 from systems.schedulers.common.waiting import Key, WaitingJobs
 

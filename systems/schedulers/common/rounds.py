@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from harness.contracts.scheduler import ClusterView
+from harness.contracts.view import ClusterView
 from systems.schedulers.common.news import arrived_by
 
 _ROUNDING = 1e-9

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness.contracts.job import JobSpec
-from harness.contracts.scheduler import Throughput
+from harness.contracts.view import Throughput
 from systems.schedulers.common.gang import gang_slots
 from systems.schedulers.common.slot_split import Floats, Worth
 

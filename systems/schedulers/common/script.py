@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from harness.contracts.scheduler import JobView
+from harness.contracts.view import JobView
 
 _MOMENTS = ("at_s", "at_samples", "at_step", "after_steps")
 _GOLDEN = 0.6180339887498949

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.contracts.job import JobSpec
-from harness.contracts.scheduler import Throughput
+from harness.contracts.view import Throughput
 
 
 def useful_counts(curve: Throughput, counts: Iterable[int]) -> list[int]:

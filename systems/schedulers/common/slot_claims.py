@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from harness.cluster import Cluster
-from harness.contracts.scheduler import ClusterView, Grant, JobView
+from harness.contracts.decision import Grant
+from harness.contracts.view import ClusterView, JobView
 from harness.replay.occupancy import Occupancy
 from systems.placements.consolidated import Consolidated
 from systems.schedulers.common.news import touched

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from harness.contracts.job import JobSpec
-from harness.contracts.scheduler import JobView, Throughput
+from harness.contracts.view import JobView, Throughput
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from harness.contracts.job import JobSpec
-from harness.contracts.scheduler import Throughput
+from harness.contracts.view import Throughput
 from harness.profiles.virtual_workers import capability, step_s
 from systems.schedulers.easyscale_plans.model import Counts, Device
 from systems.schedulers.easyscale_plans.plans import Planner, Scales

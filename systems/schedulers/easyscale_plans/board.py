@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from harness.cluster import Cluster
-from harness.contracts.scheduler import ClusterView, JobView
+from harness.contracts.view import ClusterView, JobView
 from systems.schedulers.easyscale_plans.model import Counts
 
 Slots = tuple[int, ...]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from harness.contracts.engine import EventKind
-from harness.contracts.scheduler import ClusterView, Decision, Grant, Refuse, Suspend
+from harness.contracts.decision import Decision, Grant, Refuse, Suspend
+from harness.contracts.event import EventKind
+from harness.contracts.view import ClusterView
 from systems.schedulers.hu.pool import JobPool
 
 Allocate = Callable[[ClusterView, JobPool], dict[str, Grant | Suspend]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from harness.contracts.scheduler import ClusterView
+from harness.contracts.view import ClusterView
 from systems.schedulers.hu.pool import JobPool
 
 

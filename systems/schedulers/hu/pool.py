@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from sortedcontainers import SortedList
 
+from harness.contracts.decision import Grant, Refuse, Suspend
 from harness.contracts.job import JobSpec
-from harness.contracts.scheduler import ClusterView, Grant, JobView, Refuse, Suspend
+from harness.contracts.view import ClusterView, JobView
 from systems.schedulers.common.gang import least_slots, refuse_misfit
 from systems.schedulers.common.news import touched
 

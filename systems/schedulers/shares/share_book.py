@@ -11,8 +11,9 @@ import numpy as np
 from sortedcontainers import SortedList
 
 from harness.cluster import Cluster
+from harness.contracts.decision import Grant, Refuse, Suspend
 from harness.contracts.job import JobSpec
-from harness.contracts.scheduler import ClusterView, Grant, Refuse, Suspend, Throughput
+from harness.contracts.view import ClusterView, Throughput
 from systems.schedulers.common.gang import least_slots, refuse_misfit
 from systems.schedulers.common.news import arrived_by, touched
 from systems.schedulers.common.sizes import Levels, levels_of

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from harness.cluster import Cluster
 from harness.contracts.job import JobSpec
-from harness.contracts.scheduler import Throughput
+from harness.contracts.view import Throughput
 
 
 class Configuration(NamedTuple):
