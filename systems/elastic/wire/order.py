@@ -96,7 +96,7 @@ class ElasticOrder:
     evaluate_epochs: float = 0.0
     """Epochs from one evaluation to the next; 0: only at the end."""
     adaptive: Mapping[str, Any] = field(default_factory=dict)
-    """Adaptation of the batch: fields of ``contracts.training_order.AdaptiveBatch``; empty: none."""
+    """Adaptation of the batch: fields of ``AdaptiveBatch``; empty: none."""
     accumulation_steps: int = 1
     """Number of micro-batches of each virtual worker in a step."""
     random_states: str = "per_step"

@@ -109,7 +109,7 @@ class BuildOrder(ProgramOrder, Protocol):
 
     @property
     def adaptive(self) -> Mapping[str, Any]:
-        """Fields of ``contracts.training_order.AdaptiveBatch``; empty if the batch is not adapted."""
+        """Fields of ``training_order.AdaptiveBatch``; empty if the batch is not adapted."""
         ...
 
     @property
