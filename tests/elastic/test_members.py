@@ -9,8 +9,8 @@ import pytest
 from harness.contracts.change import Change, ChangeKind
 from harness.contracts.process import Exit
 from systems.backends.stop_free import StopFree
+from systems.elastic.driver.job_members import JobMembers
 from systems.elastic.driver.job_status import JobStatus
-from systems.elastic.driver.membership import Workforce
 from systems.elastic.driver.pending_change import Verdict
 from systems.elastic.driver.processes import Process
 from systems.runtime.driver.ending import Phase
@@ -44,7 +44,7 @@ def work(services, tmp_path):
     order = SimpleNamespace(job_dir=tmp_path)
     processes = SimpleNamespace(services=services, options=options, order=order)
     change = Change(1, ChangeKind.START, job("a"), (), (0, 1), 8)
-    work = Workforce(processes, job_status, change, lambda fate, reason: None)
+    work = JobMembers(processes, job_status, change, lambda fate, reason: None)
     job_status.phase = Phase.RUNNING
     for slot, name in enumerate(work.members):
         work.process_table.workers[name] = Process(

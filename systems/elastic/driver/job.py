@@ -1,7 +1,7 @@
 """Driver's state machine of one elastic job.
 
 The job's workers change while it trains, die without ending it, and elect a leader among
-themselves (``workforce``). The driver starts and ends processes, tells workers of deaths, and asks
+themselves (``job_members.py``). The driver starts and ends processes, tells workers of deaths, and asks
 the leader for changes. The job's ``Ending`` is recorded when it becomes clear, and carried out
 when the last process is gone.
 """
@@ -18,9 +18,9 @@ from harness.contracts.backend_reports import ReportKind
 from harness.contracts.change import Change, ChangeKind
 from harness.contracts.process import Exit
 from harness.contracts.training_order import TrainingOrder
+from systems.elastic.driver.job_members import JobMembers
 from systems.elastic.driver.job_status import JobStatus
 from systems.elastic.driver.launch import STORE, ElasticProcesses
-from systems.elastic.driver.membership import Workforce
 from systems.elastic.driver.pending_change import Verdict
 from systems.elastic.driver.processes import Process, ProcessTable
 from systems.elastic.wire.options import ElasticOptions
@@ -72,7 +72,7 @@ class ElasticJob:
         self._processes = processes
         self._order = order
         self._options = processes.options
-        self._work: Workforce | None = None
+        self._work: JobMembers | None = None
         self._ending: Ending | None = None
         self._deadline: float | None = None
         self._failed_at: float | None = None
@@ -112,7 +112,7 @@ class ElasticJob:
         self._job_status.go_back()
         self._ending = self._failed_at = None
         self._deadline = time.monotonic() + self._options.runtime.start_timeout_s
-        self._work = Workforce(self._processes, self._job_status, change, self._end)
+        self._work = JobMembers(self._processes, self._job_status, change, self._end)
         try:
             self._work.found()
         except Exception as error:  # a launcher may fail in any way it likes
@@ -340,7 +340,7 @@ class ElasticJob:
 
     # What follows.
 
-    def _judge(self, work: Workforce, now: float) -> None:
+    def _judge(self, work: JobMembers, now: float) -> None:
         """End the job if it cannot go on; ``Fate.LOST`` if it may be resumed."""
         process_table = work.process_table
         if self._failed_at is not None and (
@@ -424,7 +424,7 @@ class ElasticJob:
     # Small things.
 
     @property
-    def _present(self) -> Workforce:
+    def _present(self) -> JobMembers:
         assert self._work is not None
         return self._work
 

@@ -1,4 +1,4 @@
-"""Leader's record of a change of the members; the driver's record of it is in ``adjusting``."""
+"""Leader's record of a change of the members; the driver's record of it is in ``driver.pending_change``."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A survivor's recovery, from the loss of its group to the next group.
 
-Source: EDL, section 4.3. The leader's decisions are in ``recovery``.
+Source: EDL, section 4.3. The leader's decisions are in ``wire.recovery_plan``.
 """
 
 from __future__ import annotations

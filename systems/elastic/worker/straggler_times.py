@@ -2,7 +2,7 @@
 
 A worker's time of a step is from the step's start until its own gradients are ready: drawing the
 samples, the forward and the backward pass, without any wait for others. All workers learn it in the
-words of the next step (``words``).
+words of the next step (``step_sync``).
 """
 
 from __future__ import annotations
