@@ -1,8 +1,8 @@
 """Driver's state machine of one elastic job.
 
 The job's workers change while it trains, die without ending it, and elect a leader among
-themselves (``job_members.py``). The driver starts and ends processes, tells workers of deaths, and asks
-the leader for changes. The job's ``Ending`` is recorded when it becomes clear, and carried out
+themselves (``job_members.py``). The driver starts and ends processes, tells workers of deaths, and
+asks the leader for changes. The job's ``Ending`` is recorded when it becomes clear, and carried out
 when the last process is gone.
 """
 

@@ -1,4 +1,4 @@
-"""Leader's record of a change of the members; the driver's record of it is in ``driver.pending_change``."""
+"""Leader's record of a change of the members; the driver has its own (``pending_change.py``)."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ the method records what it says, and ``_advance`` then acts on all that is recor
 Source: EDL, sections 4.1 to 4.3. Scale-out, scale-in and migration are one adjustment from the
 present members to new ones. Differs: joiners count as members only when they have finished
 preparing, so that no worker waits for a slow one. The first worker announces the switch in its
-words (``worker.step_sync``), which all members see at the same step; EDL sends a message in advance.
+words (``step_sync.py``), which all members see at the same step; EDL sends a message in advance.
 """
 
 from __future__ import annotations
