@@ -37,13 +37,13 @@ from harness.trace.model.similarity import similarity_lines
 from harness.tracking.mirror import REFILL
 
 _SIGNALS = 128
-"""Largest exit code that is not a signal's."""
+"""Largest exit code of a process that was not ended by a signal."""
 _SENTENCES = ("harness", "systems", "workloads")
 """Packages whose exceptions are complete sentences. For others, the class name is added."""
 _SIZES = ("quick", "full")
 """Sizes of a study."""
 _LABEL = "sweep"
-"""Key of the label of a sweep, which names its folder and is on every run."""
+"""Key of a sweep's label, which names the sweep's folder and is stored with every run."""
 _LABELS = ("force", "dry", "progress", "results_dir", "sweep")
 """Keys of a stored configuration that say how it was run; they do not determine results."""
 
@@ -60,7 +60,7 @@ class Arguments:
     sweeping: bool = False
     show_config: bool = False
     is_point: bool = False
-    """True if a sweep has checked this run already, and mirrors it afterwards."""
+    """True if a sweep has checked this run already and copies it to MLflow afterwards."""
     base_path: str | None = None
     help_of: str | None = None
     """Group whose help is wanted; empty: the overview."""
@@ -154,7 +154,7 @@ def _say_interrupted(interrupted: Interrupted) -> int:
 def _report_failure(error: Exception) -> str:
     """Return one line for the user, and write the traceback to a file."""
     details = ""
-    with suppress(OSError):  # the reason must be shown even if the disk is full
+    with suppress(OSError):  # show the reason even if the disk is full
         with tempfile.NamedTemporaryFile(
             "w", prefix="elastrace-", suffix=".log", delete=False, encoding="utf-8"
         ) as file:
@@ -186,7 +186,7 @@ def _main(argv: list[str]) -> int:
         print(config_yaml(config), end="")
         return 0
     command = ["python", "-m", "harness", *argv]
-    if arguments.is_point:  # a stop while planning must end it, in silence and for certain
+    if arguments.is_point:  # a stop while planning must always end the command, without a message
         with ends_at_once():
             return _run_one(plan(config, check_workloads=False), command, mirroring=False)
     return _run_one(plan(config), command, mirroring=True)
@@ -260,7 +260,7 @@ def _run(planned: Plan, command: list[str]) -> StoredRun:
 
 
 def _mirror(stored: StoredRun, config: RunConfig) -> int:
-    """Mirror a run and return the exit code: 130 after Ctrl-C, which leaves the run stored."""
+    """Copy a run to MLflow and return the exit code: 130 after Ctrl-C; the run stays stored."""
     try:
         mirror_run(stored, config.tracking)
     except KeyboardInterrupt:
@@ -327,7 +327,7 @@ def _run_many(arguments: Arguments, argv: list[str]) -> int:
             sweep.show_plan(planned, entries)
         else:
             code = max(code, sweep.run_sweep(planned, entries))
-        if code > _SIGNALS:  # stopped: none of the other studies may begin
+        if code > _SIGNALS:  # after a stop, no further study may begin
             return code
     if any(config.dry for config in configs):
         return 0
@@ -349,7 +349,7 @@ def _label_problems(
         return []
     if of_study:
         hint = "leave sweep out; or run points of your own with -m"
-        return [Problem(_LABEL, f"is {label!r}, but a study labels its runs itself", hint)]
+        return [Problem(_LABEL, f"is {label!r}, but a study sets its own label", hint)]
     if not label.strip() or label.startswith(".") or "/" in label:
         hint = "use letters, digits, dash, dot: it names a folder"
         return [Problem(_LABEL, f"is {label!r}", hint)]

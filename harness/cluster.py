@@ -10,7 +10,8 @@ from itertools import pairwise
 from harness.machine.instruction_sets import InstructionSet
 
 CPU = "cpu"
-"""Device type of a CPU slot. CPU slots of several types have names that begin with ``cpu_``."""
+"""Device type of a CPU slot. Types of CPU slots that differ in speed have names that begin with
+``cpu_``."""
 
 
 def is_cpu(device_type: str) -> bool:
@@ -229,7 +230,7 @@ def uniform_cluster(
 
 
 def _shared_speed_problems(speeds: Sequence[float], slots_per_device: int) -> list[str]:
-    """Return why these cannot be the factors of speed by the number of workers on a device."""
+    """Return why a list cannot be the speed factors by number of workers on a device."""
     said = f"shared_speed is {list(speeds)}"
     problems = []
     if slots_per_device < 2 or len(speeds) != slots_per_device:
@@ -238,7 +239,7 @@ def _shared_speed_problems(speeds: Sequence[float], slots_per_device: int) -> li
             " busy slots, of 2 slots or more (slots_per_device), or null where none are shared"
         )
     if speeds and speeds[0] != 1.0:
-        problems.append(f"{said}; the first factor is of a worker alone, so make it 1.0")
+        problems.append(f"{said}; the first factor is the speed of a worker alone, so make it 1.0")
     if not all(0.0 < speed <= 1.0 for speed in speeds) or any(
         later > earlier for earlier, later in pairwise(speeds)
     ):

@@ -92,8 +92,8 @@ def compare(
 def _both(
     set_a: Sequence[StoredRun], set_b: Sequence[StoredRun]
 ) -> tuple[dict[str, list[StoredRun]], dict[str, list[StoredRun]]]:
-    """Return the settings of both sets under the same keys; keys agree only within one call of
-    ``settings``."""
+    """Return the settings of both sets under the same keys, from a single call of ``settings``:
+    keys of two calls need not agree."""
     of_a = set(map(id, set_a))
     by_a: dict[str, list[StoredRun]] = {}
     by_b: dict[str, list[StoredRun]] = {}
@@ -263,7 +263,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description="Compare a set of results with another: every metric of every setting.",
     )
     parser.add_argument("a", type=Path, metavar="A", help="folder with runs")
-    parser.add_argument("b", type=Path, metavar="B", help="folder with runs to hold them against")
+    parser.add_argument("b", type=Path, metavar="B", help="folder with runs to compare them with")
     parser.add_argument(
         "--metrics", nargs="+", metavar="NAME",
         default=[name for name, _, _ in HEADLINES if name != "replay_wall_s"],
@@ -271,9 +271,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )  # fmt: skip
     parser.add_argument(
         "--margin", type=float, default=0.05,
-        help="what counts as equivalent: a share of a ratio, or a difference (default: 0.05)",
+        help="largest effect that counts as equivalent: a share of a ratio, or a difference "
+             "(default: 0.05)",
     )  # fmt: skip
-    parser.add_argument("--all", action="store_true", help="show also what is equivalent")
+    parser.add_argument("--all", action="store_true", help="show equivalent metrics as well")
     chosen = parser.parse_args(arguments)
     sets: list[list[StoredRun]] = []
     for folder in (chosen.a, chosen.b):

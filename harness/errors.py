@@ -1,4 +1,9 @@
-"""Mistakes of the user: each with its place, the fact and the way out, all shown at once."""
+"""Tree of all errors of Elastrace, and the mistakes of users: place, fact and hint, all at once.
+
+The text of each error is complete: commands print it without a traceback.
+
+TREE
+"""
 
 from __future__ import annotations
 
@@ -24,12 +29,32 @@ class Problem:
         return f"{self.place}: {self.fact}" + (f"; {self.hint}" if self.hint else "")
 
 
-class UserError(Exception):
+class ElastraceError(Exception):
+    """Base of all errors of Elastrace."""
+
+
+class UserError(ElastraceError):
     """Mistakes of the user, found before anything was started."""
 
     def __init__(self, problems: Iterable[Problem | str]) -> None:
         self.problems: list[Problem | str] = list(problems)
         super().__init__("\n".join(str(problem) for problem in self.problems))
+
+    def __reduce__(self) -> tuple[type[UserError], tuple[list[Problem | str]]]:
+        # Exceptions are pickled by their text alone, and another process needs the problems.
+        return type(self), (self.problems,)
+
+
+class StoredDataError(ElastraceError):
+    """Stored files that are damaged, unsafe, or do not belong together."""
+
+
+class RunError(ElastraceError):
+    """Reason why work that has begun cannot go on."""
+
+
+class WorkerError(ElastraceError):
+    """Failure in a worker, or between workers, their leader and their driver."""
 
 
 def at(place: str, text: str) -> list[Problem | str]:
@@ -55,7 +80,8 @@ def suggest(name: str, names: Iterable[str]) -> str:
 
 
 def render(problems: Iterable[Problem | str]) -> str:
-    """Return all problems as one screen of text; a long list is cut and says how many are left."""
+    """Return all problems as one screen of text; a long list is cut, and the last line says how
+    many more there are."""
     lines = list(dict.fromkeys(str(problem) for problem in problems))
     count = len(lines)
     head = (

@@ -93,14 +93,14 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 _VISIT_S = 2.0
-"""Advised length of a visit of a size; the scheduler hears of progress 20 times a second."""
+"""Advised seconds at each size; progress reaches the scheduler 20 times a second."""
 
 _LISTS = (
     ("--workloads", "all", "of the pool"),
     ("--batches", "32", "global batches"),
     ("--sizes", "1,2", "slot counts"),
     ("--backends", "stop_resume", "options of the group backend; the first gives the speeds"),
-    ("--warmths", "as configured", "how workers start: cold, preimported, spare, standby"),
+    ("--warmths", "as configured", "how workers start: cold, preimported, spare or standby"),
     ("--placements", "as configured", "options of the group placement, on several hosts"),
 )
 
@@ -144,9 +144,9 @@ def add_measure(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "measure",
         help="measure speeds and rescale costs here, into a profile file",
         description=(
-            "Trains one job at a time, really, at every size and through every change between"
-            " sizes, and writes a profile. The runs are stored as a sweep: the same command goes"
-            " on after a stop. Keep the machine quiet meanwhile."
+            "Trains one job at a time with real processes, at every size and through every change "
+            "between sizes, and writes a profile. The runs are stored as a sweep: after a stop, "
+            "the same command continues. Run nothing else on the machine meanwhile."
         ),
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
@@ -160,7 +160,7 @@ def add_measure(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "--steps",
         default="40",
         metavar="N,A=N",
-        help="counted steps at every visit, for all workloads and for single ones",
+        help="steps that count at each size, for all workloads or single ones",
     )
     measure.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="override of every run"
@@ -231,9 +231,10 @@ def measure_profile(options: argparse.Namespace) -> int:
 def _occupied(
     file: Path, measurement: Measurement, entries: Sequence[sweep.Entry]
 ) -> Problem | None:
-    """Return why a file must not be overwritten; None if it is missing or this measurement's own.
+    """Return why a file must not be overwritten; None if it may be.
 
-    It is this measurement's own if it has the same setting and some of its runs are stored here.
+    It may be overwritten if this measurement wrote it: same setting, and some of its runs are
+    stored here.
     """
     if not file.exists():
         return None
@@ -267,7 +268,7 @@ def what_failed(entry: sweep.Entry) -> Problem | None:
         f"{made} of {wanted} changes were made before the job ended, {step_s * 1000:.1f} ms a step"
     )
     return Problem(
-        place, fact, f"make the visits longer: --steps {entry.point.axes['workload']}={steps}"
+        place, fact, f"train longer at each size: --steps {entry.point.axes['workload']}={steps}"
     )
 
 
@@ -285,7 +286,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             profile = open_profile(name)
         except ProfileError as error:
-            problems += error.problems
+            problems += map(str, error.problems)
             continue
         if options.command == "show":
             print(describe(profile))

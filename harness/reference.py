@@ -60,7 +60,7 @@ class Copy:
 
 
 def find_runs(label: str, results: Path, words: Sequence[str] = ()) -> list[StoredRun]:
-    """Return the finished runs of a study's points, or those with a sweep's label.
+    """Return the finished runs of a study, or the finished runs with a sweep's label.
 
     A study is looked up point by point, like the command that runs it does. A label that is no
     study (``profile-NAME``, or that of ``-m``) is searched for in the manifests.
@@ -82,7 +82,7 @@ def find_runs(label: str, results: Path, words: Sequence[str] = ()) -> list[Stor
             hint = "leave them out; only a study can be looked up with overrides"
             raise UserError([Problem(" ".join(words), f"{label} is no study", hint)])
         if not runs:
-            fact = f"no study is called so, and no run in {results} has that label"
+            fact = f"no study has that name, and no run in {results} has that label"
             raise UserError([Problem(label, fact, "name a study, or the label of a sweep")])
         return runs
     library, store = Library(), RunStore(results)
@@ -134,8 +134,8 @@ def plan_copies(
         hardware: only copy the runs of this machine (a slug).
 
     Raises:
-        UserError: the runs were made on several machines, or on another machine than those that are
-            there already.
+        UserError: the runs were made on several machines, or the reference has runs of another
+            machine already.
     """
     machines: dict[str, list[StoredRun]] = {}
     for run in runs:
@@ -177,10 +177,10 @@ def _large(run: StoredRun, limit_bytes: int) -> dict[str, int]:
 
 
 def copy_runs(copies: Sequence[Copy], *, force: bool = False) -> tuple[int, int]:
-    """Copy the runs that are not there yet; return how many were copied and how many were there.
+    """Copy the runs that are missing; return how many were copied and how many existed already.
 
     Raises:
-        UserError: a run is unsound, or another copy is in a place and ``force`` is not given.
+        UserError: a run is unsound, or a different copy exists and ``force`` is not given.
     """
     problems: list[Problem | str] = []
     waiting = []
@@ -215,7 +215,7 @@ def _copy(copy: Copy) -> None:
     text = json.dumps(_manifest(copy), indent=1) + "\n"
     (partial / MANIFEST).write_text(text, encoding="utf-8")
     for name in (CONFIG, MANIFEST) if copy.slim else ():
-        if (partial / name).is_file():  # else it was slim before
+        if (partial / name).is_file():  # otherwise the source was slim already
             compress(partial / name)
     if copy.to.exists():
         shutil.rmtree(copy.to)
@@ -264,8 +264,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m harness.reference",
         description=(
-            "Copy the finished runs of a study to results/reference/HARDWARE/STUDY/, without"
-            " logs and checkpoints. Copies that are there and equal are left alone."
+            "Copy the finished runs of a study to results/reference/HARDWARE/STUDY/, without logs "
+            "and checkpoints. Existing copies that are equal are left alone."
         ),
         epilog="Exit codes: 0 copied; 2 a wrong argument, or nothing that can be copied.",
     )
@@ -278,7 +278,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--slim",
         action="store_true",
-        help="leave out what no figure reads, and tables above --slim-kb",
+        help="leave out tables that no figure reads, and tables above --slim-kb",
     )
     parser.add_argument(
         "--slim-kb", type=int, default=SLIM_BYTES // 1000, metavar="KB",
@@ -332,8 +332,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"{copy.to.name}: without {listed}")
     if others:
         print(
-            f"{len(others)} other runs lie there too, such as {others[0]}: remove them if"
-            " they are of an earlier state of the study"
+            f"{len(others)} other runs lie there too, such as {others[0]}: remove them if an "
+            "earlier version of the study made them"
         )
     there = f", {num_there} were there" if num_there else ""
     place = archive_of(folder) if archive_of(folder).is_file() else folder

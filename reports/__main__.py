@@ -122,7 +122,7 @@ def _figures_of(study: str) -> Sequence[str]:
     Raises:
         UserError: the file names a figure that does not exist.
     """
-    return checked(about.study_figures(study) or (), f"configs/study/{study}.yaml: figures")
+    return checked(about.study_figures(study) or (), f"configs/study/*/{study}.yaml: figures")
 
 
 def _note(found: page_figures.PageFigures, runs: Sequence[ReportRun]) -> str:

@@ -1,1 +1,1 @@
-"""Measurements of Elastrace itself that are no replays."""
+"""Benchmarks of Elastrace itself that replay no trace."""

@@ -23,7 +23,7 @@ _PIECE = 1 << 20
 
 
 def copy_in_memory(num_bytes: int) -> float:
-    """Return the seconds to copy ``num_bytes`` from one array to another, both touched before."""
+    """Return the seconds to copy ``num_bytes`` between two arrays that are in memory already."""
     source, target = np.ones(num_bytes, np.uint8), np.zeros(num_bytes, np.uint8)
     began = time.perf_counter()
     np.copyto(target, source)
@@ -71,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog="python -m harness.bench.bandwidth",
         description="How fast this machine copies bytes in memory and through loopback.",
     )
-    parser.add_argument("--bytes", type=int, default=1 << 28, metavar="N", help="of one copy")
+    parser.add_argument("--bytes", type=int, default=1 << 28, metavar="N", help="bytes of one copy")
     parser.add_argument("--trials", type=int, default=9, metavar="N")
     parser.add_argument(
         "--to", type=Path, default=Path("results/reference"), metavar="DIR",

@@ -61,8 +61,8 @@ def exit_code(main: Callable[[], int], *failures: type[Exception]) -> int:
         print(render(error.problems), file=sys.stderr)
         return 2
     except failures as error:
-        print(f"{error}\nFinished trials are kept; the same command goes on.", file=sys.stderr)
+        print(f"{error}\nFinished trials are kept; the same command continues.", file=sys.stderr)
         return 1
     except Interrupted as interrupted:
-        print("Stopped; finished trials are kept, the same command goes on.", file=sys.stderr)
+        print("Stopped. Finished trials are kept; the same command continues.", file=sys.stderr)
         return interrupted.exit_code

@@ -1,4 +1,4 @@
-"""Assumptions of a run in place of records or measurements, shown next to its results."""
+"""Assumptions that replace records or measurements in a run; they are shown with its results."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def assumptions(config: Mapping[str, Any], manifest: Mapping[str, Any]) -> tuple
 
     Args:
         config: the resolved configuration of a run.
-        manifest: its manifest, of which ``trace`` and ``profile`` count.
+        manifest: its manifest; only ``trace`` and ``profile`` are read.
     """
     return (
         *_programs(manifest),
@@ -92,8 +92,8 @@ def _programs(manifest: Mapping[str, Any]) -> Iterator[Assumption]:
         share = "" if unknown == total else f" for {unknown:,} of {total:,} jobs"
         yield Assumption(
             "programs",
-            f"the trace names no program{share}: a job on w slots is taken to be w times as fast as"
-            " on one, at every size that it may have",
+            f"the trace names no program{share}: a job on w slots is assumed to be w times as "
+            "fast as on 1 slot, at every size",
         )
 
 
@@ -121,7 +121,7 @@ def _devices(config: Mapping[str, Any], manifest: Mapping[str, Any]) -> Iterator
 def _changes(config: Mapping[str, Any], manifest: Mapping[str, Any]) -> Iterator[Assumption]:
     engine, profile = _part(config, "engine"), _part(config, "profile")
     if "pace" in engine:
-        return  # live: changes take what they take
+        return  # live: changes take their real time
     said = _part(manifest, "profile").get("rescale_costs")
     if engine.get("rescale_cost") == "zero" or engine.get("rescale_cost_factor") == 0:
         why = "by an option of the engine"

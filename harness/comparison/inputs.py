@@ -27,7 +27,7 @@ _DIGITS = 8
 
 @dataclass(frozen=True)
 class Made:
-    """Contents of a run's inputs, as digits that runs on the same contents share."""
+    """Short digests of a run's inputs, equal for runs on the same contents."""
 
     trace: str
     profile: str
@@ -79,7 +79,7 @@ def made_of(runs: Sequence[StoredRun]) -> list[Made]:
 def outdated(runs: Sequence[StoredRun]) -> list[Outdated]:
     """Return the runs on other contents of their trace or profile than the current ones.
 
-    Current are the contents that the files have now, if a run has them; otherwise those of the
+    The current contents are those of the files now, if a run has them; otherwise those of the
     latest run. Only runs that name the same files with the same options are compared. They must
     also belong to the same sweep, because another study may have been made on purpose with other
     files.
@@ -111,7 +111,7 @@ def _outdated(runs: Sequence[StoredRun], present: PresentFiles) -> list[Outdated
     def older(
         kind: Callable[[_Source], Any], versions: Sequence[str], is_present: Callable[[int], bool]
     ) -> set[int]:
-        """Return the runs of each kind that are not of its current version."""
+        """Return the runs of each kind whose version is not the current one of that kind."""
         members: dict[Any, list[int]] = defaultdict(list)
         for number, source in enumerate(sources):
             if (key := kind(source)) is not None:
@@ -138,7 +138,7 @@ def _outdated(runs: Sequence[StoredRun], present: PresentFiles) -> list[Outdated
 
 
 def inputs_digest(run: StoredRun) -> str | None:
-    """Return digits that runs on the same files of trace and profile share, whatever their seed.
+    """Return a short digest of a run's trace and profile files, equal for every seed.
 
     None: the manifest does not say from which files the trace was read.
     """
@@ -174,7 +174,7 @@ def contents_labels(runs: Sequence[StoredRun]) -> list[dict[str, str]]:
 
 
 def _told_apart(versions: Sequence[str], paths: Sequence[tuple[str, ...]]) -> list[str]:
-    """Return a text for each version: ends of its paths if these are one to one, else digits."""
+    """Return a label for each version: ends of its paths if they identify it, else digits."""
     longest = max((len(PurePath(path).parts) for own in paths for path in own), default=0)
     for length in range(1, longest + 1):
         ends = [" ".join("/".join(PurePath(p).parts[-length:]) for p in own) for own in paths]
@@ -188,7 +188,8 @@ def _sources(runs: Iterable[StoredRun]) -> list[_Source]:
     spelled: dict[tuple[int, Any, bool], str] = {}
 
     def text(value: Any, seed: Any, *, named: bool) -> str:
-        """Return canonical JSON, made once for a value that runs share (``read_alike``)."""
+        """Return canonical JSON, computed once for each value object that runs share
+        (``read_alike``)."""
         key = (id(value), seed, named)
         if key not in spelled:
             kept = without_seed(value if named else without_own_paths(value), seed)
@@ -224,8 +225,8 @@ def _sources(runs: Iterable[StoredRun]) -> list[_Source]:
 
 
 def _profile_contents(run: StoredRun) -> str:
-    """Return a digest of the profile. Its statements count if no option of the configuration has
-    them."""
+    """Return a digest of the profile: its numbers, and its statements unless the configuration has
+    them as options."""
     facts = run.manifest.get("profile") or {}
     numbers = str(facts.get("digest"))
     stated = facts.get(STATED) if is_named_by_path(run.config.get("profile")) else None
@@ -289,7 +290,7 @@ def _versions(sources: Sequence[_Source]) -> list[str]:
 
 
 def _in_conflict(sources: Iterable[_Source]) -> set[str]:
-    """Return the given inputs for which a seed has two sets of jobs."""
+    """Return the inputs, among those given, for which one seed has two sets of jobs."""
     jobs: dict[tuple[str, Any], str] = {}
     return {s.given for s in sources if jobs.setdefault((s.given, s.seed), s.jobs) != s.jobs}
 
@@ -307,8 +308,8 @@ def _said(run: StoredRun, what: str) -> str:
 
 
 def without_seed(value: Any, seed: Any) -> Any:
-    """Return options without the seeds that equal the run's own, because these only make another
-    trial."""
+    """Return options without the seeds that equal the run's own, since such a seed only makes
+    another trial of the same setting."""
     if isinstance(value, Mapping):
         return {
             key: without_seed(inner, seed)

@@ -1,7 +1,7 @@
 """Current contents of the files behind a stored run's trace and profile, if they still exist.
 
-The run may be foreign. Nothing that its configuration names is imported or built. Of the files that
-it names, only a digest is compared with the run's own.
+The run may come from another person. Nothing that its configuration names is imported or built. Of
+the files that it names, only a digest is compared with the run's own.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 
 from harness.configuration.identity import is_named_by_path, own_paths
 from harness.errors import UserError
-from harness.profiles import ProfileError, load_profile
+from harness.profiles import load_profile
 from harness.trace.build import present_files_digest
 
-_UNREADABLE = (OSError, ValueError, UserError, ProfileError)
-"""Errors for files that are gone, or that no longer fit the configuration."""
+_UNREADABLE = (OSError, ValueError, UserError)
+"""Errors that are raised for files that are gone or no longer fit the configuration."""
 
 
 @dataclass

@@ -11,11 +11,11 @@ from harness.configuration.schema import GROUPS
 from harness.results.store import StoredRun
 
 _TOLD = [group for group in GROUPS if group != "tracking"]
-"""Groups that name settings. Tracking is left out, because it determines nothing."""
+"""Groups that name settings. Tracking is left out, because results do not depend on it."""
 
 
 def setting_names(members: Mapping[str, StoredRun]) -> dict[str, str]:
-    """Return a name for every setting: the options and contents, and if need be keys, that differ.
+    """Return a name for every setting: its differing options and contents, with keys where needed.
 
     Args:
         members: a run of every setting.

@@ -1,7 +1,7 @@
-"""Version of the benchmark to which a result belongs; versions are never compared.
+"""Version of the benchmark of a result; results of different versions are never compared.
 
-The version changes when the same words ask for other work. That is so if a shipped trace, profile,
-workload, deadline or target changes, or a metric counts something else. It is independent of the
+The version changes when the same configuration asks for other work. That is so if a shipped trace,
+profile, workload, deadline or target changes, or the meaning of a metric. It is independent of the
 version of the program and of the record format; many program versions keep the benchmark as it is.
 """
 
@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from harness.errors import StoredDataError
+
 BENCHMARK_VERSION = 1
 """Version of runs that are made now; their manifests keep it under ``KEY``."""
 FIRST_VERSION = 1
@@ -18,8 +20,8 @@ FIRST_VERSION = 1
 KEY = "benchmark_version"
 
 
-class VersionError(Exception):
-    """Mixture of results of different versions of the benchmark, which must not be compared."""
+class VersionError(StoredDataError):
+    """Error for results of different versions of the benchmark, which must not be compared."""
 
 
 def version_of(manifest: Mapping[str, Any]) -> int:
@@ -28,7 +30,7 @@ def version_of(manifest: Mapping[str, Any]) -> int:
 
 
 def one_version(manifests: Iterable[Mapping[str, Any]], what: str) -> int:
-    """Return the one version of the benchmark of all runs; this program's version if there are no
+    """Return the benchmark version that all runs share; this program's version if there are no
     runs.
 
     Args:
@@ -36,7 +38,7 @@ def one_version(manifests: Iterable[Mapping[str, Any]], what: str) -> int:
         what: name of the set for the error: folders, or a study.
 
     Raises:
-        VersionError: they belong to several.
+        VersionError: the runs have several versions.
     """
     counts = Counter(map(version_of, manifests))
     if len(counts) > 1:

@@ -12,13 +12,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from harness.errors import ElastraceError
+
 _UNIONS = (typing.Union, types.UnionType)
 _SEQUENCES = (list, tuple, set, frozenset, collections.abc.Sequence, collections.abc.Iterable)
 _MAPPINGS = (dict, collections.abc.Mapping)
 _SCALARS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
 
 
-class MismatchError(Exception):
+class MismatchError(ElastraceError):
     """Value of a wrong type; the text says what was expected ("a whole number")."""
 
 
@@ -34,8 +36,8 @@ def show(value: Any) -> str:
 
 
 def coerce(value: Any, annotation: Any) -> Any:
-    """Return ``value`` (from YAML) in the type of ``annotation``, with lists turned into tuples if
-    it asks for them.
+    """Return ``value`` (from YAML) in the type of ``annotation``; lists become tuples where the
+    annotation says so.
 
     Annotations that configuration cannot judge (a protocol, a callable) accept everything.
 

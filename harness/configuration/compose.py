@@ -54,9 +54,19 @@ class Words:
     problems: list[Problem | str] = field(default_factory=list)
 
 
+def option_files(group: str) -> dict[str, Path]:
+    """Return the file of every shipped option of a group by the option's name, sorted.
+
+    Studies are sorted into folders by paper, and their names do not show the folder. The other
+    groups have no folders of options, but ``trace`` and ``profile`` have folders of data.
+    """
+    paths = (CONFIG_DIR / group).glob("**/*.yaml" if group == "study" else "*.yaml")
+    return {path.stem: path for path in sorted(paths, key=lambda path: path.stem)}
+
+
 def options(group: str) -> list[str]:
     """Return the names of the shipped options of a group, sorted."""
-    return sorted(path.stem for path in (CONFIG_DIR / group).glob("*.yaml"))
+    return list(option_files(group))
 
 
 def defaults() -> tuple[dict[str, str], dict[str, Any]]:

@@ -44,7 +44,7 @@ def read_yaml(text: str) -> Any:
 
 
 def read_plain(text: str) -> Any:
-    """Return the value of a YAML document that has only texts, numbers, truths, lists and mappings.
+    """Return the value of a YAML document of texts, numbers, truth values, lists and mappings only.
 
     The keys of a mapping are all texts, or all whole numbers, so that they have an order.
 
@@ -109,7 +109,7 @@ def check_bounds(text: str) -> None:
             if len(above) > MOST_DEPTH:
                 raise _out_of_bounds(f"it is nested more than {MOST_DEPTH} deep", event)
             if total > MOST_NODES:
-                raise _out_of_bounds(f"it stands for more than {MOST_NODES:,} values", event)
+                raise _out_of_bounds(f"it has more than {MOST_NODES:,} values", event)
     except BoundsError:
         raise
     except (yaml.YAMLError, ValueError):
@@ -122,7 +122,7 @@ def _out_of_bounds(fact: str, event: yaml.Event) -> BoundsError:
 
 
 def fault(error: yaml.YAMLError, text: str) -> tuple[int, str]:
-    """Return the line of what is wrong with a YAML document, and the fact.
+    """Return the line of a mistake in a YAML document, and its description.
 
     Args:
         error: error of a reader in Python; libyaml counts bytes, not letters.
@@ -153,7 +153,7 @@ def read_alike(text: str) -> Any:
             if not isinstance(parsed, Mapping) or len(parsed) != 1 or entry.startswith("<<"):
                 return read_plain(text)
             found |= parsed
-    except yaml.YAMLError:  # a value spans several entries, or it is no YAML: parse the whole
+    except yaml.YAMLError:  # a value spans several entries, or the text is no YAML: parse the whole
         return read_plain(text)
     return found or read_plain(text)
 

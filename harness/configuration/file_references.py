@@ -28,8 +28,9 @@ def resolver_problems(content: Any, path: str) -> list[Problem]:
     return [
         Problem(
             f"{path}: {place}" if place else path,
-            f"{text!r} asks the machine of the reader",
-            "write the value itself, or give it on the command line; of another key: ${seed}",
+            f"{text!r} reads from the machine of the user who opens the file",
+            "write the value itself, or give it on the command line; refer to another key as "
+            "${seed}",
         )
         for place, text in _texts(content, "")
         if _asks(text)
@@ -39,7 +40,7 @@ def resolver_problems(content: Any, path: str) -> list[Problem]:
 def defaults_problems(
     content: Mapping[str, Any], path: str, names: Collection[str]
 ) -> list[Problem]:
-    """Return why the ``defaults`` of an option's file lead out of its group.
+    """Return a problem for each entry of a file's ``defaults`` that is outside its own group.
 
     Args:
         content: content of the file.

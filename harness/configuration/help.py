@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from harness.configuration.coerce import show
-from harness.configuration.compose import CONFIG_DIR, defaults, options
+from harness.configuration.compose import defaults, option_files, options
 from harness.configuration.schema import GROUPS, KEYS
 
 _WIDTH = 96
@@ -18,7 +18,7 @@ _GROUP_MEANS = {
     "workload": "pool of training programs, and their size",
     "cluster": "hosts, devices, slots and what joins them",
     "placement": "which slots form a grant",
-    "scheduler": "who gets how many slots, and when",
+    "scheduler": "which job gets how many slots, and when",
     "backend": "how a job's workers are started, rescaled and stopped",
     "engine": "virtual clock, or real processes",
     "profile": "throughput curves and rescale costs",
@@ -28,9 +28,9 @@ _GROUP_MEANS = {
 }
 
 _PURPOSE = """\
-Replays a trace of training jobs: a scheduler says who gets which slots, an elastic backend
+Replays a trace of training jobs: a scheduler says which job gets which slots, an elastic backend
 starts, rescales and stops the jobs (really, or on a virtual clock), and what happened is
-stored under results/ and shown in MLflow. Without any word it simulates a real trace in
+stored under results/ and shown in MLflow. Without arguments it simulates a real trace in
 seconds."""
 
 _USAGE = """\
@@ -95,8 +95,7 @@ def of_group(group: str) -> str:
     """Return the text of ``--help GROUP``: every option's first comment and its keys."""
     default = defaults()[0].get(group)
     lines = [f"{group}: {_GROUP_MEANS[group]}", ""]
-    for name in options(group):
-        path = CONFIG_DIR / group / f"{name}.yaml"
+    for name, path in option_files(group).items():
         text = path.read_text(encoding="utf-8")
         lines.append(f"{group}={name}{' (default)' if name == default else ''}")
         lines += textwrap.wrap(

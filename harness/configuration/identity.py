@@ -1,4 +1,4 @@
-"""Identity of a run: it follows from the contents of files, not from their folders.
+"""Identity of a run, which depends on the contents of its files and not on their folders.
 
 Traces and profiles have digests, which are part of every run's id. So the path of a user's own file
 adds only the folder's name. Such a path is absolute; the paths of shipped files are relative.

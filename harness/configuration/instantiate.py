@@ -66,7 +66,7 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     target = function.__init__ if inspect.isclass(function) else function
     try:
         return typing.get_type_hints(target)
-    except NameError:  # annotations imported for type checking only: nothing to check against
+    except NameError:  # annotations imported for type checking only cannot be evaluated
         return {}
 
 
@@ -138,7 +138,7 @@ def _callable_with(function: Callable[..., Any], options: Mapping[str, Any]) -> 
 
 
 def _value(value: Any, place: str, seam: str | None) -> Any:
-    """Return an option with its parts built, which must fit ``seam``; None: the option may hold no
+    """Return an option with its parts built. Parts must fit ``seam``; None: the option may hold no
     part."""
     if is_part(value):
         if seam is None:

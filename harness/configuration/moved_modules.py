@@ -2,7 +2,7 @@
 
 A launcher's configuration lists modules by name, and the list is part of a run's id. Ids are
 computed with the recorded names, so that moving a module changes no id. Everything else uses the
-names of today, so that a stored configuration still runs.
+current names, so that a stored configuration still runs.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ import yaml
 MOVED: Final[Mapping[str, str]] = yaml.safe_load(
     Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")
 )
-"""Recorded names of modules, with the names of today."""
+"""Current names of modules, by the recorded name."""
 _RECORDED: Final = {today: recorded for recorded, today in MOVED.items()}
 _GROUP, _OPTION = "launcher", "preimport"
 
 
 def with_current_names(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a configuration with the launcher's modules under their names of today."""
+    """Return a configuration with the current names of the launcher's modules."""
     return _renamed(config, MOVED)
 
 
 def with_recorded_names(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a configuration with the launcher's modules under the names that count for ids."""
+    """Return a configuration with the recorded names of the launcher's modules, which ids use."""
     return _renamed(config, _RECORDED)
 
 

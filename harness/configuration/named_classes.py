@@ -32,7 +32,7 @@ ALLOW = "allow"
 
 @dataclass(frozen=True, slots=True)
 class Seam:
-    """Kind of part: the modules of its classes, and what such a class must have."""
+    """Kind of part: the modules of its classes, and the methods that such a class must have."""
 
     within: tuple[str, ...]
     """Packages or modules of this project with such classes."""
@@ -208,7 +208,7 @@ def _misfit(found: Any, target: str, seam: str) -> str | None:
     wanted = SEAMS[seam]
     is_class = inspect.isclass(found)
     defined_in = str(getattr(found, "__module__", ""))
-    # A module also exposes the names that it imports, and those are made for no seam.
+    # A module also exposes the names that it imports, and those fit no seam.
     if within(target, wanted.within) and not within(defined_in, wanted.within):
         return f"{target} is no {seam}: it is of {defined_in}"
     if wanted.makes is not None:

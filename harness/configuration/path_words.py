@@ -1,4 +1,4 @@
-"""Words of a command line in their intended spelling, where Hydra's grammar reads them differently.
+"""Arguments of a command line, quoted where Hydra's grammar would misread them.
 
 Shells remove quotes, so a path with an umlaut, a parenthesis or a comma arrives without them. Hydra
 refuses it, or takes a comma for a list. A value that names a file, or that can only be a text, gets
@@ -80,5 +80,5 @@ def _is_odd_path(text: str, is_option: bool) -> bool:
         return False
     try:
         return Path(text).exists()
-    except (OSError, ValueError):  # too long, or not of a file system's letters
+    except (OSError, ValueError):  # too long, or with characters that no file name has
         return False

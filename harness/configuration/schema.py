@@ -94,8 +94,8 @@ KEYS: Mapping[str, dataclasses.Field[Any]] = {
 
 
 RETIRED: Mapping[str, str] = {
-    "snapshot_every_s": "leave it out: a run that was stopped begins again, and a sweep goes on"
-    " after the points that are stored",
+    "snapshot_every_s": "leave it out: a run that was stopped begins again, and a sweep "
+    "continues after the points that are stored",
 }
 """Keys of earlier versions, with advice on what to do instead. In stored configurations they have
 no effect."""

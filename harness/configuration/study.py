@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from harness.configuration.coerce import MismatchError, coerce, show
-from harness.configuration.compose import CONFIG_DIR, is_file, options, quote
+from harness.configuration.compose import is_file, option_files, options, quote
 from harness.configuration.fast_yaml import read_yaml
 from harness.configuration.file_references import resolver_problems
 from harness.configuration.path_words import unquoted
@@ -48,7 +48,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """Sweep kept in a file: ``configs/study/*.yaml``."""
+    """Sweep kept in a file: ``configs/study/FOLDER/NAME.yaml``."""
 
     name: str
     description: str
@@ -196,16 +196,15 @@ def load_study(name: str) -> Study:
         UserError: every mistake of the file at once.
     """
     name = study_name(name)
+    shipped = option_files("study")
     if is_file(name):
         path = Path(name)
         if not path.is_file():
             raise UserError([Problem("study", f"there is no file {name}", "correct the path")])
-    elif name in options("study"):
-        path = CONFIG_DIR / "study" / f"{name}.yaml"
+    elif name in shipped:
+        path = shipped[name]
     else:
-        raise UserError(
-            [Problem("study", f"unknown study {name!r}", suggest(name, options("study")))]
-        )
+        raise UserError([Problem("study", f"unknown study {name!r}", suggest(name, shipped))])
     try:
         document = read_yaml(read_text(path, follow=True))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:

@@ -16,9 +16,9 @@ from harness.machine.interrupts import run_command
 
 EPILOG = """
 A and B are directories of live runs (results/runs/NAME; --job says which job of theirs), of jobs,
-or files that python -m systems.peers.plain_ddp --bitwise wrote.
+or files written by python -m systems.peers.plain_ddp --bitwise.
 
-Losses and digests say in which step two jobs part. With evidence (engine.evidence=digests, or
+Losses and digests show the first step in which two jobs differ. With evidence (engine.evidence=digests, or
 tensors, or operators, of the steps engine.evidence_steps) the first tensor is named, its first
 element that differs, and the part of the stack that this points to: data order, random state,
 buffers, kernel, bucket layout, division, reduction order, update.
@@ -31,13 +31,13 @@ def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m harness.consistency",
-        description="Compare two jobs bit by bit, and say where and why they part.",
+        description="Compare two jobs bit by bit, and say where and why they differ.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("one", metavar="A", type=Path)
     parser.add_argument("other", metavar="B", type=Path)
-    parser.add_argument("--job", help="id of the job in runs that have several")
+    parser.add_argument("--job", help="id of the job, for runs with several jobs")
     return parser
 
 
@@ -103,8 +103,8 @@ def describe(found: Difference) -> list[str]:
     lines += [f"  {note}" for note in found.notes]
     if found.stage is None:
         lines.append(
-            "  run both again with engine.evidence=tensors and engine.evidence_steps="
-            f"[{max(1, found.step - 1)},{found.step}] to see why"
+            "  run both jobs again with engine.evidence=tensors and "
+            f"engine.evidence_steps=[{max(1, found.step - 1)},{found.step}] to see why"
         )
     elif found.element is None:
         lines.append("  engine.evidence=tensors would show the elements")

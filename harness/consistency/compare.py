@@ -28,8 +28,8 @@ PARTS = {
 }
 """Part of the stack that a stage points to, if all earlier stages are equal."""
 WATCHED = (Stage.OPERATORS, Stage.BACKWARD)
-"""Stages whose names depend on what was watched and on which operators ran. A name that only one
-job has is not a difference there."""
+"""Stages whose names depend on the watched modules and on the operators that ran. There, a name
+that only one job has is no difference."""
 MEAN_ROUNDING = 2.0**-40
 """Relative difference of two means that rounding can explain. Workers' losses are floats of 24
 bits. Their mean is a float of 53, and its last bits depend on the order of the sum. With up to some
@@ -89,9 +89,10 @@ def _in_step(one: JobFiles, other: JobFiles, step: int) -> Difference | None:
 
 
 NOTES = {
-    Stage.OPERATORS: "all that was watched before it is equal, so it lies in this module",
-    Stage.BACKWARD: "forward passes are equal, and all gradients that were watched before it, so it"
-    " lies in this operator's backward pass",
+    Stage.OPERATORS: "everything watched before it is equal, so the difference arises in this "
+    "module",
+    Stage.BACKWARD: "forward passes and all gradients watched before it are equal, so the "
+    "difference arises in this operator's backward pass",
 }
 """Further conclusion from the stage of the first difference."""
 
@@ -126,12 +127,12 @@ def _in_stage(
 
 
 def _origin(one: JobFiles, other: JobFiles, step: int) -> str:
-    """Return where parameters that differ before a step can come from."""
+    """Return the possible origin of parameters that differ before a step."""
     if step == 1:
-        return "what the jobs started from"
+        return "the initial states of the jobs"
     if step - 1 in one.evidence_steps and step - 1 in other.evidence_steps:
         return f"lost or changed after step {step - 1}, whose evidence agrees"
-    return f"of steps before {step} there is no evidence that would say why"
+    return f"no evidence of the steps before {step} was kept, so the cause is unknown"
 
 
 def _with_elements(at: Difference, mine: Array, theirs: Array) -> Difference:
@@ -199,7 +200,7 @@ def _unexplained(one: JobFiles, other: JobFiles) -> Difference | None:
     known = [step for step in (at_loss, at_digest) if step is not None]
     if known:
         step = min(known)
-        part = "unknown: no evidence was kept of this step"
+        part = "unknown: no evidence of this step was kept"
         if step == at_loss:
             return _of_losses(one, other, step, part)
         name = _first_name(one.digests[step], other.digests[step])
@@ -218,7 +219,8 @@ def _unexplained(one: JobFiles, other: JobFiles) -> Difference | None:
 
 
 def _have_same_losses(one: JobFiles, other: JobFiles, step: int) -> bool:
-    """Return whether both logs have equally many losses in a step, so that they are comparable."""
+    """Return whether both logs have the same number of losses in a step, so that they are
+    comparable."""
     return len(one.losses[step]) == len(other.losses[step])
 
 

@@ -15,6 +15,7 @@ from safetensors import SafetensorError, safe_open
 from harness.contracts.evidence import COMMON, Stage
 from harness.engines.live.consumed_samples import read_lines
 from harness.engines.live.reference_check import last_digests
+from harness.errors import StoredDataError
 from harness.files.safe_names import file_name
 from harness.results.store import StoreError, load_run
 from harness.results.tables import TableError
@@ -23,8 +24,9 @@ Found = Mapping[str, str]
 Array = npt.NDArray[Any]
 
 
-class JobFilesError(Exception):
-    """Error for a path without anything to compare; its text says which, why, and what to give."""
+class JobFilesError(StoredDataError):
+    """Error for a path without anything to compare; its text gives the path, the reason and the
+    remedy."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ def read_job(path: Path, job_id: str | None = None) -> JobFiles:
     Args:
         path: a job's directory (one with steps.jsonl), a run's directory, or the file that
             ``systems.peers.plain_ddp --bitwise`` wrote.
-        job_id: which job of a run; None: the run has only one.
+        job_id: id of the job in a run; None: the run has only one job.
 
     Raises:
         JobFilesError: the path has nothing to compare, or a line in an unknown format.

@@ -34,7 +34,7 @@ class SimulatedVaried(Simulated):
         if not found and setup.jobs and not any(self._varies(setup).values()):
             found.append(
                 f"profile {setup.profile.name} does not state by how much its trials differ (a"
-                " number of trials of at least 2, and spread beside the speeds), so that nothing"
+                " number of trials of at least 2, and a spread of the speeds), so that nothing"
                 " would vary; use engine=simulated, or a measured profile"
                 " (python -m harness.profile measure)"
             )

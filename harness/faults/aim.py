@@ -15,9 +15,9 @@ from harness.faults.marks import SeenMarks
 from harness.faults.plan import ANY, JOINING, LEAVE, SAVE, FaultPlan
 
 LOOK_S = 0.001
-"""Duration of one look at a mark, after which the backend has its turn again."""
+"""Seconds of one look at a worker's phase marker, after which the backend runs again."""
 NAP_S = 0.0001
-"""Pause within a look for a phase that lasts milliseconds and comes once; it leaves the cores to
+"""Pause within a look for a phase that lasts milliseconds and comes once. It leaves the cores to
 the workers. Looks for the phases of a step have no pause."""
 _OF_A_STEP = (
     WorkerPhase.BETWEEN,
@@ -30,7 +30,7 @@ _OF_A_STEP = (
 
 @dataclass(frozen=True)
 class Crowd:
-    """Workers that live and have not been struck, by handle, with the change in flight."""
+    """Workers of a job that are alive and have not been struck yet, and the change in flight."""
 
     workers: Mapping[int, Worker]
     change: Change | None
@@ -58,7 +58,7 @@ class Crowd:
 
 
 def is_coming(moment: str, change: Change) -> bool:
-    """Return whether this change will have this moment, and a worker to strike at it."""
+    """Return whether this moment will come in this change, with a worker to strike then."""
     newcomers = set(change.slots) - set(change.previous_slots)
     if moment in JOINING:
         return bool(newcomers)
@@ -70,7 +70,7 @@ def is_coming(moment: str, change: Change) -> bool:
 
 
 class Moments:
-    """Moments of a plan in drawn order, each as often as the others."""
+    """Moments of a fault plan in drawn order; all occur equally often."""
 
     def __init__(self, plan: FaultPlan, drawn: random.Random) -> None:
         self._plan = plan
@@ -79,15 +79,17 @@ class Moments:
         self.missed: Counter[str] = Counter()
 
     def next(self, change: Change | None) -> str | None:
-        """Return a drawn moment that fits this change, or the time without a change; None if none
+        """Return a drawn moment that fits the change in flight (or its absence); None if no moment
         fits.
 
-        The moment stays in the plan until it is ``taken``.
+        The moment stays in the plan until ``taken`` is called.
         """
+        # The unary plus drops moments whose count is 0.
         if not +self._left:
             self._left = Counter(self._plan.at)
         fits = [
             moment
+            # Sorted, so that a seed draws the same moments in every process.
             for moment in sorted(+self._left)
             if self._plan.is_of_a_change(moment) == (change is not None)
             and (change is None or is_coming(moment, change))
@@ -100,7 +102,7 @@ class Moments:
 
 
 class Aim:
-    """One fault that is due: its victim is drawn once, and then the fault waits for the moment."""
+    """Fault that is due: its victim is drawn once, then the fault waits for its moment."""
 
     def __init__(self, moment: str, plan: FaultPlan, drawn: random.Random) -> None:
         self.moment = moment
@@ -143,13 +145,14 @@ class Aim:
         return self._victim
 
     def is_there(self, name: str, marks: SeenMarks) -> bool:
-        """Look at the mark of a process for a while, and return whether it reaches the wanted
+        """Watch the phase marker of a process for a while; return whether it reaches the wanted
         phase."""
         wanted = WorkerPhase[self.moment.upper()]
         naps = wanted not in _OF_A_STEP
         until = time.monotonic() + LOOK_S
         mark = marks.of(name)
         if mark is None:
+            # A look always takes its time: while a fault is due, ``poll`` itself does not wait.
             time.sleep(LOOK_S)
             return False
         while mark.doing != wanted:

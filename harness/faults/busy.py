@@ -1,4 +1,5 @@
-"""Processes that keep cores busy next to a run, as a load under which no worker may be accused."""
+"""Processes that keep cores busy during a run: extra load, which must not make workers look
+hung."""
 
 from __future__ import annotations
 

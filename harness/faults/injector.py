@@ -1,4 +1,4 @@
-"""Fault injector: strikes workers through the launcher, their marks, and the backend's interface.
+"""Fault injector, which strikes workers through the launcher, phase markers and the backend.
 
 The injector sees the processes that start and end, the requested changes, the reports, and the
 marks of workers that keep one. No backend knows of it. It runs inside the backend's ``poll``. So
@@ -42,7 +42,7 @@ _RECOVER = "recover"
 
 
 class FaultyBackend:
-    """Backend whose workers are struck while it is polled; everything else is left to ``inner``."""
+    """Backend that strikes its own workers while it is polled; ``inner`` does everything else."""
 
     def __init__(
         self, inner: Backend, launcher: WatchedLauncher, plan: FaultPlan, seed: str
@@ -67,7 +67,7 @@ class FaultyBackend:
         self._num_aimed = 0
         self._faults: list[FaultRecord] = []
         self.num_lost = 0
-        """Number of times that a job's workers could not go on by themselves."""
+        """Number of times that a job's workers could not recover by themselves."""
         self._slow = SlowWorkers(launcher, plan)
 
     @property
@@ -97,7 +97,7 @@ class FaultyBackend:
 
     @property
     def faults(self) -> list[FaultRecord]:
-        """Faults brought about so far; ``at_s`` is on the clock of ``time.monotonic``.
+        """Faults injected so far; ``at_s`` is on the clock of ``time.monotonic``.
 
         A victim's mark still shows what it was doing when it died.
         """
@@ -118,7 +118,7 @@ class FaultyBackend:
 
     @property
     def is_over(self) -> bool:
-        """True if every fault was brought about and its effects have ended.
+        """True if every fault was injected and its effects have ended.
 
         False if the plan slows workers, because their cost shows in the remaining work. False also
         without planned faults, because then no fault is the last one.
@@ -187,11 +187,12 @@ class FaultyBackend:
         self._inner.set_target_step(job_id, target_step)
 
     def poll(self, timeout_s: float) -> list[Report]:
-        """Return the inner backend's reports, and bring about the faults that come due."""
+        """Return the inner backend's reports, and inject the faults that are due."""
         until = time.monotonic() + timeout_s
         while True:
             self._plan_next()
             left = until if self._due is None else min(until, self._due[0])
+            # While a fault waits for its moment, the look below waits, a millisecond at a time.
             wait_s = 0.0 if self._aim is not None else max(0.0, left - time.monotonic())
             reports = self._inner.poll(wait_s)
             for report in reports:
@@ -227,7 +228,7 @@ class FaultyBackend:
         self.num_lost += report.kind is ReportKind.LOST
         if report.kind in _ENDS_CHANGE:
             self._changes.pop(report.job_id, None)
-        # Any other report ends the quiet: a change is done, or workers were lost.
+        # Any other report ends the quiet period: a change is done, or workers were lost.
         self._quiet_since = time.monotonic()
         self._disturbed()
 
@@ -264,7 +265,7 @@ class FaultyBackend:
     def _take_aim(self, moment: str) -> None:
         self._due = None
         crowd = self._crowd()
-        if moment == _RECOVER:  # another worker has to die first
+        if moment == _RECOVER:  # recovery needs the death of another worker first
             if len(crowd.old) < 3:
                 self._quiet_since = time.monotonic()
                 return
@@ -273,11 +274,11 @@ class FaultyBackend:
         self._aim = Aim(moment, self._plan, self._drawn)
 
     def _look(self, aim: Aim) -> None:
-        """Strike if the moment is there; give up a moment that has been waited for too long."""
+        """Strike if the moment has come; give up a moment that has not come in time."""
         crowd = self._crowd()
         handle = aim.victim(crowd, self._marks)
         now = time.monotonic()
-        if handle is None and aim.moment == ANY:  # every worker is needed
+        if handle is None and aim.moment == ANY:  # every worker is needed: strike none
             self._aim = None
             self._quiet_since = now
         elif handle is not None and (

@@ -45,7 +45,7 @@ class LiveWithFaults(Live):
 
 
 class FaultyLiveEngine(LiveEngine):
-    """Live engine that records the faults it brought about."""
+    """Live engine that records the faults it injected."""
 
     def __init__(self, options: LiveWithFaults, setup: EngineSetup) -> None:
         self._watched = launcher = WatchedLauncher(setup.launcher)
@@ -77,7 +77,7 @@ class FaultyLiveEngine(LiveEngine):
         records.facts["stress_processes"] = float(self._stress.count)
 
     def _skip(self, until_s: float) -> None:
-        """Skip nothing before the last fault; afterwards skip all remaining steps at once."""
+        """Skip no steps before the last fault; afterwards skip all remaining steps at once."""
         if not self._faulty.is_planned or not any(
             job.num_workers or job.in_flight for job in self._jobs.values()
         ):

@@ -1,4 +1,4 @@
-"""Reader of the marks of workers on this host."""
+"""Reader of the phase markers that workers on this host keep in shared memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from harness.files.safe_names import file_name
 
 
 class SeenMark:
-    """Mark of one worker, still readable after the worker has died."""
+    """Phase marker of one worker, still readable after the worker has died."""
 
     def __init__(self, memory: mmap.mmap) -> None:
         self._memory = memory
@@ -33,14 +33,14 @@ class SeenMark:
 
 
 class SeenMarks:
-    """Marks in one folder, by the names of their processes."""
+    """Phase markers in one folder, by the names of their processes."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._seen: dict[str, SeenMark] = {}
 
     def of(self, name: str) -> SeenMark | None:
-        """Return the mark of a process; None if the process has no mark yet, or never will."""
+        """Return the phase marker of a process; None if it has no marker (yet)."""
         found = self._seen.get(name)
         if found is None:
             try:

@@ -1,4 +1,4 @@
-"""Options of fault injection: the workers that are struck or slowed, the manner and the times."""
+"""Options of fault injection: which workers are struck or slowed, how and when."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PHASES = tuple(doing.name.lower() for doing in WorkerPhase if doing is not Worke
 """Activities of a worker for which a fault can wait."""
 JOINING = ("prepare", "copy")
 OF_A_CHANGE = (*JOINING, "switch", LEAVE)
-"""Phases that exist only while a job is being changed, or that are struck only then."""
+"""Phases that exist only during a change of a job, or that are struck only then."""
 DURING = ("steady", "change")
 WHO = ("any", "leader", "first", "old", "joiner")
 SIGNALS = ("SIGKILL", "SIGSTOP")
@@ -32,7 +32,8 @@ class FaultPlan:
     """
 
     count: int = 10
-    """Most faults of one run. 0: none, so that any worker that is killed is killed in error."""
+    """Largest number of faults in one run. 0: no faults, so any killed worker was killed in
+    error."""
     at: tuple[str, ...] = (ANY,)
     """Moments at which a worker is struck: ``any``, or while its mark shows this phase. Several
     moments are taken in drawn order, each as often as the others.
@@ -68,7 +69,7 @@ class FaultPlan:
     """Seconds from one stop of a slow worker to the next. They must be well below the time of a
     step, so that all steps are equally slow."""
     lasting_s: float = 30.0
-    """Seconds for which a worker is slow."""
+    """Seconds for which a slow worker is slowed."""
     at_once: int = 1
     """Workers that become slow at the same time."""
 
@@ -89,13 +90,13 @@ class FaultPlan:
                 problems.append(f"{name} is {getattr(self, name)!r}; known: {', '.join(known)}")
         if self.who == "joiner" and any(one not in (ANY, *JOINING) for one in self.at):
             problems.append(
-                f"who is 'joiner', but at is {list(self.at)}; a worker that joins is only ever"
-                f" in {' or '.join(JOINING)}"
+                f"who is 'joiner', but at is {list(self.at)}; joining workers are only ever in "
+                f"{' or '.join(JOINING)}"
             )
         if self.who in ("leader", "first", "old") and any(one in JOINING for one in self.at):
             problems.append(
-                f"who is {self.who!r}, but at is {list(self.at)}; only workers that join are in"
-                f" {' or '.join(JOINING)}"
+                f"who is {self.who!r}, but at is {list(self.at)}; only joining workers are in "
+                f"{' or '.join(JOINING)}"
             )
         if not (math.isfinite(self.settle_s) and self.settle_s >= 0):
             problems.append(f"settle_s is {self.settle_s}; it must be finite and >= 0")
@@ -110,12 +111,13 @@ class FaultPlan:
                 problems.append(f"speed is {self.speed}, but signal is not SIGSTOP; set it")
             if self.period_s * (1 - self.speed) > LONGEST_STOP_S:
                 problems.append(
-                    f"period_s is {self.period_s} at speed {self.speed}: a stop would be longer"
-                    f" than {LONGEST_STOP_S} s and be taken for a death; give a shorter period"
+                    f"period_s is {self.period_s} at speed {self.speed}: a stop would be longer "
+                    f"than {LONGEST_STOP_S} s and would look like a dead worker; give a shorter "
+                    "period"
                 )
         if self.at_once < 1 or (self.at_once > 1 and not self.slows):
             problems.append(
-                f"at_once is {self.at_once}; it must be 1, or more where workers are slowed (speed)"
+                f"at_once is {self.at_once}; it must be 1, or more if workers are slowed (speed)"
             )
         if problems:
             raise ValueError("\n".join(problems))
@@ -131,5 +133,5 @@ class FaultPlan:
         return signals.Signals[self.signal]
 
     def is_of_a_change(self, moment: str) -> bool:
-        """Return whether this moment comes while a job is being changed."""
+        """Return whether this moment comes during a change of a job."""
         return self.during == "change" if moment in (ANY, SAVE) else moment in OF_A_CHANGE

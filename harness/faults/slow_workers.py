@@ -1,4 +1,4 @@
-"""Workers that are slowed on purpose, and what a backend finds out about them.
+"""Workers that are slowed on purpose, and their detection by the backend.
 
 The backend's reports are the only source: SHRUNK names the workers that were removed as stragglers,
 and says how long ago they were detected.
@@ -19,7 +19,7 @@ from harness.results.records import SlowingRecord
 
 
 class Workers(Protocol):
-    """Part of a launcher that this module needs."""
+    """Methods of a launcher that this module uses."""
 
     @property
     def workers(self) -> Mapping[int, object]:
@@ -45,13 +45,13 @@ class SlowWorkers:
     """Slowed workers of a run, and their detection. Times are on ``time.monotonic``."""
 
     def __init__(self, launcher: Workers, plan: FaultPlan) -> None:
-        """Slow workers of ``launcher`` with the speed and duration in ``plan``."""
+        """Prepare to slow workers of ``launcher`` with the speed and duration in ``plan``."""
         self._launcher = launcher
         self._plan = plan
         self._known: list[_SlowWorker] = []
         self._mistaken: list[SlowingRecord] = []
         self.num_begun = 0
-        """Number of times that workers were slowed, one or several at once."""
+        """Number of slowings; workers slowed at the same time count as one slowing."""
 
     @property
     def are_any(self) -> bool:
@@ -71,11 +71,13 @@ class SlowWorkers:
             self._known.append(_SlowWorker(name, handle, num_workers, slowing))
 
     def note(self, report: Report) -> None:
-        """Note the detection of stragglers, if a report says that workers were removed as such."""
+        """Record the detection of stragglers, if a report says that workers were removed as
+        stragglers."""
         if report.kind is not ReportKind.SHRUNK or not report.stragglers:
             return
         detected_at = report.at_s - report.phases_s["remove"]
         switched_at = detected_at + report.phases_s["remove_switch"]
+        # A slowing that began after the detection cannot be the reason for it.
         slow = {one.name: one for one in self._known if one.slowing.started_at <= detected_at}
         for name in report.stragglers:
             if name in slow:

@@ -13,14 +13,15 @@ import time
 from collections.abc import Callable
 
 LONGEST_STOP_S = 0.1
-"""Longest stop, so short that the worker is never taken for one that hangs."""
+"""Longest stop, so short that the worker never looks hung."""
 
 
 class Slowing:
     """Slowing of one worker, on its own thread: it begins at once and ends after a time or with
     ``end``.
 
-    Each stop is as long as the share still lacks, so that late wake-ups do not change the share.
+    Each stop lasts until the worker's share of running time is right again, so that late wake-ups
+    do not change the share.
     """
 
     def __init__(
@@ -76,8 +77,11 @@ class Slowing:
             elapsed_s = begun - self.started_at + self._period_s
             owed_s = self._stopped_share * elapsed_s - self._stopped_s
             if owed_s > 0:
+                # SIGCONT follows in the same round, whatever ends the loop: no worker stays
+                # stopped.
                 self._signal_worker(signal.SIGSTOP)
                 stopped = time.monotonic()
+                # Waits on the event, not ``sleep``: ``end`` must not wait for the rest of a period.
                 self._ending.wait(min(owed_s, LONGEST_STOP_S))
                 self._signal_worker(signal.SIGCONT)
                 self._stopped_s += time.monotonic() - stopped

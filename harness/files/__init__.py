@@ -1,1 +1,1 @@
-"""Files and folders that exist either completely or not at all, with names that are safe."""
+"""Files and folders with safe names, which exist either completely or not at all."""

@@ -1,4 +1,4 @@
-"""Reader of files of unknown origin; they can neither lead elsewhere nor fill the memory.
+"""Reader of untrusted files, which refuses links and bounds the memory taken.
 
 Only regular files are read, because a device, a pipe or a socket could answer without end. A file's
 size is bounded before memory is taken. For a compressed file the bound holds while it is unpacked,
@@ -47,8 +47,8 @@ def opened(path: Path, *, follow: bool = False) -> io.BufferedReader:
         follow: true if the user named the file, so that it may be a link.
 
     Raises:
-        UnsafeFileError: it is a link, or no regular file.
-        OSError: it cannot be opened.
+        UnsafeFileError: the file is a link, or not a regular file. OSError: the file cannot be
+            opened.
     """
     if "\0" in str(path):
         raise UnsafeFileError("its name holds a null character", path)
@@ -75,8 +75,8 @@ def opened_plain(
         follow: true if the user named the file, so that it may be a link.
 
     Raises:
-        UnsafeFileError: it is a link or no regular file; when read: it is larger.
-        OSError: it cannot be opened; when read: it is no gzip file, or damaged.
+        UnsafeFileError: the file is a link or not regular; when read: it is larger. OSError: the
+            file cannot be opened; when read: it is no gzip file, or damaged.
     """
     file = opened(path, follow=follow)
     if path.suffix != ".gz":
@@ -90,9 +90,8 @@ def read_text(path: Path, *, most_bytes: int = MOST_TEXT_BYTES, follow: bool = F
     """Return the text of a regular file, unpacked if its name ends in ``.gz``.
 
     Raises:
-        UnsafeFileError: as for ``opened_plain``.
-        OSError: it cannot be read, or is no gzip file.
-        UnicodeDecodeError: it is no text in UTF-8.
+        UnsafeFileError: as for ``opened_plain``. OSError: the file cannot be read, or is no gzip
+            file. UnicodeDecodeError: the file is no UTF-8 text.
     """
     with opened_plain(path, most_bytes=most_bytes, follow=follow) as file:
         return file.read().decode("utf-8")
@@ -102,7 +101,7 @@ def parse_json(text: str | bytes) -> Any:
     """Return the value of a JSON document.
 
     Raises:
-        ValueError: it is no JSON, is nested too deeply, or has a number with too many digits.
+        ValueError: the text is no JSON, is nested too deeply, or has too long a number.
     """
     try:
         return json.loads(text)
@@ -136,7 +135,7 @@ class Bounded(io.RawIOBase):
         """Fill a buffer and return the number of bytes, 0 at the end.
 
         Raises:
-            UnsafeFileError: there are more than the bound.
+            UnsafeFileError: the stream has more bytes than the bound.
         """
         data = self._source.read(len(buffer)) or b""
         self._left -= len(data)

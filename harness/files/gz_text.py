@@ -1,4 +1,4 @@
-"""Text files of a stored run, which slim copies keep compressed: ``NAME`` or ``NAME.gz``."""
+"""Text files of a stored run: ``NAME``, or ``NAME.gz`` in slim copies."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 
 
 def text_path(run: Path, name: str) -> Path:
-    """Return the path of the file with this name in a run's directory, compressed if it is so."""
+    """Return the path of ``name`` in a run's directory, or of ``name.gz`` if only that exists."""
     compressed = _compressed(run / name)
     return compressed if compressed.is_file() else run / name
 
 
 def compress(plain: Path) -> None:
-    """Replace a file by its compressed form, which has the same bytes every time."""
+    """Replace a file by its compressed form; equal contents give equal bytes."""
     _compressed(plain).write_bytes(gzip.compress(plain.read_bytes(), mtime=0))
     plain.unlink()
 

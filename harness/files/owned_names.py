@@ -18,7 +18,7 @@ def owned(stem: str) -> str:
 def stem_if_left(name: str) -> str | None:
     """Return the stem of a name whose process is gone.
 
-    None: the process lives, was on another host, or the name has no process in it.
+    None: the process is alive, was on another host, or the name contains no process.
     """
     owner, found, rest = name.rpartition(f"-{socket.gethostname()}")
     stem, _, pid = owner.rpartition("-")

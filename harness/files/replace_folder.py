@@ -27,8 +27,8 @@ def put_in_place(folder: Path, place: Path) -> None:
     find the place empty between two renames.
 
     Args:
-        folder: on the file system of ``place``, under a name that only this process uses.
-        place: free, or the path of another folder.
+        folder: a folder on the file system of ``place``, under a name that only this process uses.
+            place: the final path; free, or taken by the folder to replace.
 
     Raises:
         OSError: the file system refuses.
@@ -58,7 +58,9 @@ def _is_renamed(folder: Path, place: Path) -> bool:
 
 def _is_exchanged(one: Path, other: Path) -> bool:
     """Exchange the names of two folders in one step; return False if that is impossible."""
-    exchange = getattr(_LIBC, "renameat2", None)  # other systems, and older C libraries, lack it
+    exchange = getattr(
+        _LIBC, "renameat2", None
+    )  # other systems and older C libraries lack renameat2
     if exchange is None:
         return False
     names = (os.fsencode(one), os.fsencode(other))

@@ -16,7 +16,7 @@ follow."""
 
 
 def file_name(text: str) -> str:
-    """Return a name that is unique to this text and leads into no other folder.
+    """Return a file name that no other text has and that cannot lead out of its folder.
 
     Letters, digits, ``_``, ``-``, ``~`` and ``.`` stay. Others are written ``%XX``, as are dots at
     the beginning. A very long name ends in a part of the text's SHA-256 instead.
@@ -33,8 +33,8 @@ def file_name(text: str) -> str:
 def run_name(choices: Mapping[str, str], config_hash: str) -> str:
     """Return the name of a run and of its folder: the chosen options, and a part of its hash.
 
-    Letters of every script, digits, space and ``._+~-`` stay; others become ``_``. Names that are
-    too long together are cut to equal lengths.
+    Letters of every script, digits, space and ``._+~-`` stay; others become ``_``. If the options
+    together are too long, each is cut to the same length.
 
     Args:
         choices: option of every group, or the stem of a user's own file.

@@ -29,7 +29,8 @@ _HELD = " (process {} waits for the system, perhaps for a disk: it is gone when 
 
 @dataclass
 class PointProcess:
-    """Process of one point, ``python -m harness`` with its words; the output goes to a log file."""
+    """Process of one point, ``python -m harness`` with its arguments; the output goes to a log
+    file."""
 
     words: Sequence[str]
     log_path: Path
@@ -61,7 +62,7 @@ class PointProcess:
 
     @property
     def pid(self) -> int:
-        """Id of the point's own process, once it was started."""
+        """Id of the point's own process, after its start."""
         assert self._process is not None
         return self._process.pid
 
@@ -139,8 +140,8 @@ def stop_all(
     Args:
         processes: the points that may still run.
         signum: SIGINT or SIGTERM.
-        grace_s: seconds until SIGKILL. They are counted in polls, not by the clock: while the whole
-            machine stood still, the points had no time either.
+        grace_s: seconds until SIGKILL. They are counted in polls, not by the clock: a suspended
+            machine gives the points no time either.
         say: called for every point that had to be killed.
     """
     running = [process for process in processes if process.returncode is None]

@@ -25,12 +25,12 @@ _FACTS = {
 _OF_MACHINE = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ENFILE}
 )
-"""Error numbers by which the disk or the system refuses any program. A limit of a process's own,
-such as ``EMFILE``, is not among them, because the program may have used it up."""
+"""Error numbers by which the disk or the system refuses any program. Limits of a single process,
+such as ``EMFILE``, are left out, because the program may have used them up."""
 
 
 def is_of_machine(error: BaseException) -> bool:
-    """Return whether the machine failed: then the error says nothing about the program."""
+    """Return whether the machine failed, so that the program is not at fault."""
     return isinstance(error, OSError) and error.errno in _OF_MACHINE
 
 
@@ -48,7 +48,7 @@ def tell(error: OSError | UnicodeDecodeError) -> int:
 
 
 def describe(error: OSError | UnicodeDecodeError) -> str:
-    """Return the place, the fact and the way out, as one line."""
+    """Describe a failure in one line: its place, the fact and the way out."""
     if isinstance(error, UnicodeDecodeError):
         return (
             f"Failed: a file is no text in UTF-8 ({error.reason} at byte {error.start});"

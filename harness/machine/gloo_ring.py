@@ -3,8 +3,8 @@
 A sum of floating-point numbers depends on the order of its terms. So the bits of stock
 DistributedDataParallel on N workers require the order of its all-reduce. Gloo cuts a tensor into N
 *chunks*, and the partial sum of each travels once round the ring. This was found by comparing bits
-(``tests/virtual/test_ring_order.py`` does so with real groups). Gloo promises nothing, so the tests
-check that it still holds.
+(``tests/virtual/test_ring_order.py`` does so with real groups). Gloo does not document this order,
+so the tests check that it still applies.
 """
 
 from __future__ import annotations

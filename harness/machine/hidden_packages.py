@@ -1,4 +1,4 @@
-"""Packages of Elastrace that a file in the directory of a command hides.
+"""Packages of Elastrace that are hidden by a file in the current directory.
 
 ``python -m`` looks in the current directory first. A plain folder there hides nothing; a package or
 module does.
@@ -16,7 +16,7 @@ _PACKAGES = ("systems", "workloads", "reports")
 
 
 def hidden_packages() -> list[Problem]:
-    """Return a problem for each package of Elastrace in whose place Python finds another."""
+    """Return a problem for each package of Elastrace for which Python finds another one."""
     found = []
     for name in _PACKAGES:
         spec = find_spec(name)

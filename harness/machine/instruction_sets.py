@@ -14,7 +14,7 @@ _CPUINFO = Path("/proc/cpuinfo")
 
 
 class InstructionSet(StrEnum):
-    """Instruction sets for which libraries have own kernels; each includes those before it."""
+    """Instruction sets for which libraries have separate kernels; each includes those before it."""
 
     SSE41 = "sse41"
     AVX2 = "avx2"
@@ -31,11 +31,12 @@ _FLAGS = {
     InstructionSet.AVX2: {"avx2", "fma"},
     InstructionSet.AVX512: {"avx512f", "avx512bw", "avx512dq", "avx512vl"},
 }
-"""Linux's names of the flags that the libraries' kernels need at least."""
+"""CPU flags, as Linux names them, that the libraries' kernels need."""
 
 
 def sets_of_this_machine(cpuinfo: Path = _CPUINFO) -> frozenset[InstructionSet]:
-    """Return the sets that the CPU has; none if it is no x86, or if Linux does not say."""
+    """Return the sets that the CPU has; an empty tuple on other CPUs than x86, or without Linux's
+    list of flags."""
     flags = _flags(cpuinfo)
     return frozenset(name for name, needed in _FLAGS.items() if needed <= flags)
 

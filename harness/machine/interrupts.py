@@ -21,7 +21,7 @@ TIME_LIMIT_EXIT = 124
 """Exit code of a run that was stopped at ``max_wall_s``, as for the command ``timeout``."""
 
 _STOPPED = (TIME_LIMIT_EXIT, 128 + signal.SIGINT, 128 + signal.SIGTERM)
-"""Exit codes after which nothing is left to do."""
+"""Exit codes after which the process can end without clean-up."""
 _AGAIN_S = 0.05
 """Seconds after which a signal that a destructor swallowed is sent again, so that the destructor
 can end."""
@@ -30,8 +30,8 @@ _MOST_S = 1.5
 
 
 class Interrupted(BaseException):
-    """Request by a signal to stop. It is no ``Exception``, so that no handler takes it for a
-    failure."""
+    """Request by a signal to stop. It is not an ``Exception``, so that handlers of failures do not
+    catch it."""
 
     def __init__(self, signum: int) -> None:
         super().__init__(signal.Signals(signum).name)
@@ -104,7 +104,7 @@ class _CtrlC:
 
     Destructors and modules that are being imported may swallow an exception. The rest of the
     command may then wait without end, so the process ends ``_MOST_S`` later in any case. Its
-    workers die with it, each by its own order to the kernel.
+    workers die with it, because the kernel kills them (``parent_death``).
     """
 
     def __init__(self) -> None:

@@ -16,9 +16,9 @@ import sys
 from collections.abc import Mapping
 
 MMAP_FROM_BYTES = 32 << 20
-"""Size from which blocks are mappings of their own, which are released when freed; it is malloc's
-own upper limit. Larger blocks in the heap would leave holes that the next block, with its
-alignment, may not fit."""
+"""Size from which a block is a separate mapping, which is released when freed; malloc allows no
+larger value. Larger blocks in the heap would leave holes that the next block, with its alignment,
+may not fit."""
 TRIM_ABOVE_BYTES = (1 << 31) - 1
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _CHOSEN = ("MALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD")
@@ -44,7 +44,8 @@ def keep_heap() -> bool:
 
 
 def environment() -> Mapping[str, str]:
-    """Return variables that give a foreign process the same heap as workers from its start.
+    """Return environment variables that give another program the same heap as workers from its
+    start.
 
     Empty if the environment configures malloc otherwise.
     """

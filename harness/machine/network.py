@@ -11,7 +11,7 @@ import psutil
 def interface_of(address: str) -> str | None:
     """Return the name of this machine's interface with that address; None if no interface has it.
 
-    Collectives then stay on the network of the host's address.
+    Collectives that use it stay on the network of the host's address.
     """
     for name, entries in psutil.net_if_addrs().items():
         if any(entry.address == address for entry in entries):

@@ -16,7 +16,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 def die_with_parent(parent: int) -> None:
     """Make the kernel kill this process (SIGKILL) when its parent ends, however it ends.
 
-    Only Linux can do that; elsewhere the end of the control connection has to be enough. The signal
+    Only Linux can do that; elsewhere workers end when the control connection closes. The signal
     comes when the *thread* that started this process ends.
 
     Args:
@@ -34,7 +34,7 @@ def adopt_orphans() -> None:
     """Make this process the parent of descendants whose parent has ended.
 
     So processes that a worker has started can still be found after the worker has ended. Only Linux
-    can do that; elsewhere a process group has to be enough.
+    can do that; elsewhere only the process group is ended.
 
     Raises:
         OSError: the kernel refuses.

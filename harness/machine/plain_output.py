@@ -1,7 +1,7 @@
 """Terminal output as text only: no character moves the cursor, or sets a colour or a title.
 
-Names in traces and in foreign results may hold anything. Terminals take some characters as
-commands, and others reverse the order of the letters.
+Names in traces and in results of other people may hold any character. Terminals take some
+characters as commands, and others reverse the order of the letters.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ORDERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202
 
 
 def plain(text: str) -> str:
-    """Return a text with its control characters spelt out: ``\\x1b`` for the one of terminals."""
+    """Return a text with its control characters spelt out: ``\\x1b`` for an escape character."""
     return _ORDERS.sub(lambda found: ascii(found[0])[1:-1], text)
 
 

@@ -21,10 +21,10 @@ def console(stderr: bool = False) -> Console:
 
 
 class _Console(Console):
-    """Console that shows texts unchanged: brackets are no styles, and control characters are spelt
-    out.
+    """Console that shows texts unchanged: it reads no styles in brackets, and spells out control
+    characters.
 
-    It leaves a closed pipe to ``run_command``, as every ``print`` does.
+    A closed pipe is an exception, as with ``print``; ``run_command`` handles it.
     """
 
     def render_str(self, text: str, **options: Any) -> Text:

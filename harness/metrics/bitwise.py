@@ -11,7 +11,7 @@ def bitwise_equal(records: RunRecords) -> dict[str, float | None]:
     section 5.1.1].
 
     Parameters, buffers and optimizer state must be equal at the end, and so must the losses of all
-    steps. A job that failed makes the value 0. Absent if that was not checked
+    steps. A job that failed makes the value 0. Absent if the jobs were not checked
     (``engine.check_reference``) or no job finished.
     """
     if not records.fixed_size:

@@ -98,7 +98,7 @@ def makespan_window(jobs: Sequence[JobRecord]) -> tuple[float, float] | None:
 
 
 def counts(jobs: Sequence[JobRecord]) -> dict[str, float | None]:
-    """Return how the jobs ended, and how often they were disturbed.
+    """Return how many jobs ended in each way, and how often jobs were disturbed.
 
     ``jobs_cancelled``: given up by their owners, if the trace has such events. ``by_last_arrival``:
     finished when the last job arrives, because jobs that queue all finish in the end [Saxena,

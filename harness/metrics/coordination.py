@@ -1,4 +1,4 @@
-"""Metrics of what the coordination of elastic jobs costs: pure functions of records."""
+"""Metrics of the cost of coordinating elastic jobs: pure functions of records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metrics of deadlines, and of jobs without a deadline next to jobs with one.
+"""Metrics of deadlines, and of jobs without a deadline in a trace that has both kinds.
 
 Pure functions; a metric that does not apply is absent.
 """

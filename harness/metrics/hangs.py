@@ -14,7 +14,7 @@ from harness.results.records import AccusationRecord, FaultRecord, RunRecords
 
 
 def hangs(records: RunRecords) -> dict[str, float | None]:
-    """Return how well the silence of hanging workers was distinguished from that of busy ones.
+    """Return how well hanging workers were distinguished from busy workers.
 
     ``false_kills``: accusations of workers that had not been struck, in runs with fault injection.
     ``hang_detection_median_s``: from a SIGSTOP to the kill of the worker. Ours.
@@ -30,7 +30,7 @@ def hangs(records: RunRecords) -> dict[str, float | None]:
 
 
 def detection_s(fault: FaultRecord, accusations: Iterable[AccusationRecord]) -> float | None:
-    """Return the seconds from a SIGSTOP until the worker was killed as silent, or None."""
+    """Return the seconds from a SIGSTOP until the worker was killed as hung; None: it was not."""
     if fault.signal != "SIGSTOP":
         return None
     kills = [one.at_s for one in accusations if one.worker == fault.worker]

@@ -81,8 +81,8 @@ def least_jct_mean_s(jobs: Sequence[JobRecord], num_slots: float) -> float | Non
 def _one_machine(
     arrivals_s: Sequence[float], lengths_s: Sequence[float], *, by_remaining: bool
 ) -> tuple[float, float]:
-    """Return the sums of ends and of mean moments of work on one machine, preemptive, shortest
-    first.
+    """Return the sum of completion times and the sum of mean work times on one preemptive machine
+    that serves the shortest job first.
 
     ``by_remaining``: order jobs by their remaining length, else by their whole length.
     """
@@ -147,7 +147,7 @@ def _with_deadline(jobs: Sequence[JobRecord]) -> list[JobRecord]:
 
 
 def _moments(moments_s: Sequence[float]) -> list[float]:
-    """Return the moments, ascending and once each; if there are many, every k-th of them, and the
+    """Return the moments in ascending order without repetitions; of many, every k-th and the
     last."""
     distinct = sorted(set(moments_s))
     every = math.ceil(len(distinct) / MOST_INTERVALS)

@@ -1,15 +1,15 @@
-"""Samples lost to a rescale, and the same formula where nothing was changed.
+"""Samples lost to a rescale, and the same formula for periods without a change.
 
 *Samples lost* (the glossary's term) is what an undisturbed job would have processed from the
 request until five steps after the switch, minus what was processed. A job's own steps vary, so the
-number is not 0 even where nothing was changed. ``undisturbed`` evaluates the formula there over the
-same length of time (an A/A trial). A loss within the spread of those trials is not distinguishable
-from 0.
+number is not 0 even without a change. ``undisturbed`` evaluates the formula without a change over
+the same length of time (an A/A trial). A loss within the spread of those trials is not
+distinguishable from 0.
 
-A job that shrinks is slower afterwards. That is no fault of the rescale, but the five steps after
-the switch still count as lost. ``Window.lost_net`` is the same number with the steps after the
-switch compared with the speed at which the new size settles. ``lost_between`` says when in the
-window the samples were lost.
+A job that shrinks is slower afterwards. The rescale did not cause that, but the formula counts it
+as lost in the five steps after the switch. ``Window.lost_net`` is the same number with the steps
+after the switch compared with the speed at which the new size settles. ``lost_between`` says when
+in the window the samples were lost.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ STEPS_BEFORE_REQUEST = 10
 """Steps whose median period gives the undisturbed rate."""
 LEAST_STEPS_BEFORE = 3
 STEPS_UNTIL_KNOWN = STEPS_AFTER_SWITCH + STEPS_BEFORE_REQUEST
-"""Steps after a switch from which its loss is computed: those that count, and those that give the
-speed of the new size."""
+"""Steps needed after a switch: those that count as lost or not, and those that show the speed of
+the new size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Window:
     first: int
     """Index of the first step that ended after the request."""
     last: int
-    """Index of the last step that counts."""
+    """Index of the last step of the window."""
     switch_s: float
     """Time at which the first step at the new size began."""
     lost: float
@@ -64,7 +64,8 @@ class Window:
 
 
 def samples_lost(steps: Sequence[StepRecord], requested_s: float) -> float | None:
-    """Return the samples lost to the change requested then; None: too few steps on either side."""
+    """Return the samples lost to the change requested at that time; None: too few steps on either
+    side."""
     window = window_of(steps, requested_s)
     return None if window is None else window.lost
 
@@ -126,7 +127,7 @@ def undisturbed(
 def _trial(
     steps: Sequence[StepRecord], start: int, end: int, like: Window, drawn: random.Random
 ) -> Window | None:
-    """Return one trial among the steps from ``start`` to ``end``; None if they are too few."""
+    """Return an A/A trial within the steps from ``start`` to ``end``; None if they are too few."""
     length_s = like.length_s
     earliest = start + STEPS_BEFORE_REQUEST
     if earliest >= end:

@@ -82,8 +82,8 @@ def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> In
 def ratio_of_medians(
     numerator: Sequence[float], denominator: Sequence[float], confidence: float = CONFIDENCE
 ) -> Interval:
-    """Return median over median; both are resampled for the interval. Its trials are the smaller
-    number.
+    """Return the ratio of two medians, whose interval resamples both. ``trials`` is the smaller
+    number of values.
 
     Raises:
         ValueError: no values, or one of the denominator is not above 0.
@@ -106,8 +106,8 @@ def _bootstrap(
     statistic: Callable[[list[Values]], Values],
     confidence: float,
 ) -> Interval:
-    """Return a statistic of one or more samples, each resampled by itself; the result is
-    repeatable."""
+    """Return a statistic with its bootstrap interval; samples are resampled independently, with a
+    fixed seed."""
     arrays = [np.asarray(values, dtype=np.float64) for values in samples]
     fewest = min(len(values) for values in arrays)
     if fewest == 0:
@@ -158,8 +158,8 @@ class Equivalence:
 
 
 def equivalence(values: Sequence[float], margin: float, alpha: float = 0.05) -> Equivalence | None:
-    """Return two one-sided t tests (TOST) that the mean of ``values`` lies within ± ``margin`` of
-    0.
+    """Test whether the mean of ``values`` lies within ± ``margin`` of 0 by two one-sided t tests
+    (TOST).
 
     Source: Schuirmann, J. Pharmacokinetics and Biopharmaceutics 15 (1987). The values are
     differences, or logarithms of ratios (then ``margin`` is ``log(1.01)`` for 1 %). None below

@@ -9,10 +9,10 @@ from statistics import median
 from harness.results.records import StepRecord
 
 WARM_UP_STEPS = 3
-"""Steps after every change that do not count."""
+"""Steps after every change that are left out."""
 
 _GAP_STEPS, _GAP_S = 3.0, 0.2
-"""Lengths in usual steps and in seconds; a pause longer than both ends a stretch of steps."""
+"""Limits in median steps and in seconds; a pause longer than both ends a stretch of steps."""
 
 
 def stretches(steps: Sequence[StepRecord]) -> list[list[StepRecord]]:

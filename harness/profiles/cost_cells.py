@@ -32,7 +32,7 @@ _KEYS = (
 def read_cost_cells(
     document: Document, value: object, workloads: Sequence[str] | None, problems: list[str]
 ) -> list[CostCell]:
-    """Return the cells of a file; a workload outside ``workloads`` (if given) is a mistake."""
+    """Read the cells of a file; a workload outside ``workloads`` (if given) is a mistake."""
     if not isinstance(value, Sequence) or isinstance(value, str):
         problems.append(
             f"{document.place('rescale_costs')}: is missing or not a list; give cells such as"

@@ -36,7 +36,8 @@ class Row:
         return values[right - 1] + share * (values[right] - values[right - 1])
 
     def times(self, factor: Callable[[int], float]) -> Row:
-        """Return the row with each speed multiplied by the factor of its slots, called in order."""
+        """Return the row with each speed multiplied by a factor, asked by slot count in ascending
+        order."""
         cells = zip(self.slots, self.values, strict=True)
         return Row({num_slots: value * factor(num_slots) for num_slots, value in cells})
 
@@ -152,7 +153,7 @@ class Family:
         return self._rows[global_batch].slots
 
     def curve(self, global_batch: int) -> Curve:
-        """Return the curve at ``global_batch``; the same object every time."""
+        """Return the curve at ``global_batch``: always the same object for the same batch."""
         found = self._curves.get(global_batch)
         if found is None:
             rows = self._weighted(global_batch)

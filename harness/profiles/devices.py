@@ -37,7 +37,7 @@ def read_devices(
 
 
 def add_devices(families: Mapping[str, Family], devices: Mapping[str, Profile]) -> None:
-    """Give every workload its curves on the device types on which it was measured."""
+    """Add to every workload its curves on other device types."""
     for device_type, profile in devices.items():
         for workload, family in families.items():
             if workload != RECORDED and workload in profile.families:

@@ -45,7 +45,7 @@ def key_problems(document: Document) -> list[str]:
         if isinstance(value, Mapping):
             if not any(all(isinstance(key, kind) for key in value) for kind in (str, int)):
                 fact = "the keys are not all texts, or all whole numbers"
-                yield f"{document.place(*place)}: {fact}; put the others in quotes"
+                yield f"{document.place(*place)}: {fact}; put the other keys in quotes"
                 return
             for key, inner in value.items():
                 yield from within(inner, (*place, key))

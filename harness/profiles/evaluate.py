@@ -62,7 +62,8 @@ def step_times(steps: Sequence[StepRecord]) -> dict[int, float]:
 
 
 def cost_of(change: ChangeRecord, step_s: float) -> RescaleCost:
-    """Return a change's preparation and pause such that the simulated engine loses the same time.
+    """Return the preparation and pause with which the simulated engine loses as much time as
+    measured.
 
     The engine reports a change as done when the first step after it has ended. The time of a usual
     step (``step_s``) in this interval is progress and not a cost. The pause of a rescale is the

@@ -84,7 +84,7 @@ def _read(path: Path) -> DictConfig:
 
 
 def _found(name: str, place: Path, shipped: Path, shown: Path) -> Path:
-    """Return the file that an entry of ``defaults`` names."""
+    """Find the file that an entry of ``defaults`` names."""
     is_file = name.endswith((".yaml", ".yml"))
     folders = [place.parent] if is_file else [place.parent, shipped]
     for folder in folders:

@@ -30,15 +30,17 @@ class Measurement:
     backends: tuple[str, ...]
     """Backends whose costs are measured; the speed under the first is the throughput."""
     warmths: tuple[Warmth, ...]
-    """Warmths of workers to measure, each on the backends that support it; empty: as configured."""
+    """Warmths of workers to measure; each is measured on the backends that support it. Empty: as
+    configured."""
     placements: tuple[str, ...]
     """Options of the group placement; empty: as configured. Speeds on several hosts are recorded
     separately from those on one."""
     trials: int
     steps: int
-    """Counted steps at every visit of a size."""
+    """Steps that count each time the job trains at a size."""
     steps_of: Mapping[str, int] = field(default_factory=dict)
-    """The same for single workloads, for steps that are much shorter or longer than others'."""
+    """Values of ``steps`` for single workloads, whose steps are much shorter or longer than
+    others'."""
     words: tuple[str, ...] = ()
     """Further overrides of every run."""
 

@@ -72,15 +72,14 @@ class Profile:
     def curve_problems(
         self, workloads: Iterable[str], device_types: Sequence[str] = ()
     ) -> list[str]:
-        """Return why speeds of these workloads are unknown, each problem with its way out.
+        """Return a problem, with a remedy, for each workload whose speed is unknown.
 
-        Every part that will need curves during a run calls this before it: the simulated engine, a
-        paced live engine, and schedulers that see speeds.
+        Every part that uses curves calls this before a run: the simulated engine, a paced live
+        engine, and schedulers that see speeds.
 
         Args:
-            workloads: of the jobs.
-            device_types: of the cluster. Each of them needs curves of its own if the profile
-                distinguishes types.
+            workloads: workloads of the jobs. device_types: device types of the cluster. Each of
+                them needs curves of its own if the profile distinguishes types.
         """
         problems: list[str] = []
         for workload in sorted(set(workloads)):
@@ -105,8 +104,8 @@ class Profile:
     def speed_deviation(self, workload: str, global_batch: int, num_slots: int) -> float:
         """Return the relative standard deviation of a speed from trial to trial.
 
-        The measured batch and slots nearest to the given ones count. The result is 0 if the profile
-        does not say how its trials differed.
+        The deviation at the nearest measured batch and slots is used. The result is 0 if the
+        profile does not say how its trials differed.
         """
         curves = self.provenance.get("curves", {})
         spread = nearest(curves.get(workload, {}).get("spread"), global_batch, num_slots)
@@ -115,16 +114,16 @@ class Profile:
     def _device_problems(self, workload: str, device_types: Sequence[str]) -> list[str]:
         """Return a problem for each device type on which a workload's speed is unknown.
 
-        There is none if the profile does not distinguish device types.
+        The list is empty if the profile does not distinguish device types.
         """
         if not self.device_types or workload == RECORDED:
             return []
         family = self.families[workload]
         own = self.provenance["curves"][workload].get("device")
         return [
-            f"profile {self.name}: no throughput curve for workload {workload!r} on device type"
-            f" {device_type!r}; known: {', '.join(sorted({own, *family.devices}))}; name a profile"
-            " that has one under devices, or choose another cluster or other workloads"
+            f"profile {self.name}: no throughput curve for workload {workload!r} on device type "
+            f"{device_type!r}; known: {', '.join(sorted({own, *family.devices}))}; name a profile "
+            "with such a curve under devices, or choose another cluster or other workloads"
             for device_type in device_types
             if device_type != own and device_type not in family.devices
         ]

@@ -156,7 +156,7 @@ def _read_provenance(document: Document, value: object, problems: list[str]) -> 
 def _read_throughput(
     document: Document, value: object, folder: Path, problems: list[str]
 ) -> tuple[dict[str, Cells], dict[str, Any]]:
-    """Return the tables by workload, and what is known of their origin."""
+    """Return the tables by workload, and their stated origin."""
     if not isinstance(value, Mapping):
         problems.append(
             f"{document.place('throughput')}: is missing; give workload → file or samples_per_s"
@@ -179,7 +179,9 @@ def _read_throughput(
             continue
         _check_keys(document, entry, keys, _CURVE_KEYS, problems)
         if not entry.get("device"):
-            problems.append(f"{document.place(*keys)}: device is missing; name what it ran on")
+            problems.append(
+                f"{document.place(*keys)}: device is missing; name the device that was measured"
+            )
         origins[str(workload)] = {
             key: entry[key]
             for key in entry
@@ -194,7 +196,7 @@ def _read_throughput(
 def _read_across(
     document: Document, value: object, folder: Path, problems: list[str]
 ) -> dict[str, Cells]:
-    """Return the tables for slots on several hosts, by workload, for workloads that have one."""
+    """Return the tables for slots on several hosts, by workload; others have no entry."""
     tables: dict[str, Cells] = {}
     for workload, entry in value.items() if isinstance(value, Mapping) else ():
         if not isinstance(entry, Mapping) or _ACROSS not in entry:
@@ -284,7 +286,7 @@ def _digest(
 
 
 def _stated_digest(provenance: Mapping[str, Any], cells: Sequence[CostCell]) -> str:
-    """Return the SHA-256 of inputs of results that ``_digest`` leaves out; "" if none is stated.
+    """Return the SHA-256 of the stated inputs that ``_digest`` leaves out; "" if none is stated.
 
     These inputs are the variation between trials, and the backend under which speeds were measured.
     For shipped profiles the configuration of a run contains them. For a profile given by path it

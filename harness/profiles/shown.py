@@ -1,4 +1,4 @@
-"""Speeds that schedulers see, with seeded errors on purpose."""
+"""Speeds that schedulers see, with deliberate random errors."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Shown:
     if each had been measured badly. The gain from another slot is then wrong as well. The line
     assumed for unknown programs (``recorded``) has only one speed.
 
-    The draws depend on the run's seed and the names of workload and device type, and not on
-    ``speed_error``: a larger error makes the same speeds wrong in the same direction.
+    The draws depend on the run's seed and on the names of workload and device type. They do not
+    depend on ``speed_error``: a larger error makes the same speeds wrong in the same direction.
 
     Raises:
         ValueError: a value is out of range.

@@ -17,7 +17,7 @@ Trials = Mapping[tuple[str, str | None, str, int], Sequence[Trial]]
 
 
 def setting(measurement: Measurement) -> str:
-    """Return what was trained and how, as text that is equal for comparable measurements."""
+    """Return the options of a measurement as text, equal for comparable measurements."""
     words = [f"workload={measurement.pool}", f"cluster={measurement.cluster}"]
     words.append(f"backend={','.join(measurement.backends)}")
     if measurement.warmths:
@@ -84,7 +84,7 @@ def _provenance(measurement: Measurement, manifest: Mapping[str, Any]) -> dict[s
         "source": f"measured on {manifest['created'][:10]}, commit {manifest['git_commit']}",
         "licence": "Apache-2.0",
         "trials": measurement.trials,
-        "spread": "largest minus smallest trial, over the median; beside each curve and cost",
+        "spread": "largest minus smallest trial, over the median; next to each curve and cost",
         "rescale_costs": (
             "measured in the same runs; medians. A change that was not measured is charged the"
             " largest measured cost of its backend, warmth and workload"
@@ -93,8 +93,8 @@ def _provenance(measurement: Measurement, manifest: Mapping[str, Any]) -> dict[s
         "speeds_under": measurement.backends[0],
         "setting": setting(measurement),
         "method": (
-            f"throughput: {measurement.backends[0]}, mean of at least {measurement.steps} steps at"
-            " every visit of a size, median over trials"
+            f"throughput: {measurement.backends[0]}, mean of at least {measurement.steps} steps "
+            "each time at a size, median over trials"
         ),
     }
 

@@ -7,9 +7,10 @@ from harness.contracts.decision import Decision, Grant, Refuse
 from harness.contracts.job import JobSpec
 from harness.contracts.job_state import JobState
 from harness.contracts.view import ClusterView, JobView
+from harness.errors import RunError
 
 
-class DecisionError(Exception):
+class DecisionError(RunError):
     """Violation of a rule by a scheduler; the text names scheduler, time, job and rule."""
 
 

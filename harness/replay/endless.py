@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from harness.cluster import Cluster
+from harness.errors import RunError
 from harness.replay.job_book import ReplayJob
 
 MOST_IDLE_WAKES = 1000
@@ -15,7 +16,7 @@ would keep the replay from ending.
 """
 
 
-class ReplayError(Exception):
+class ReplayError(RunError):
     """Dead end of a replay: the scheduler left jobs waiting, and no event can come."""
 
 

@@ -219,6 +219,8 @@ class Grants:
         job.rate = 0.0
         job.reached = None
         self._book.move(job, JobState.SUSPENDED if job.has_run else JobState.PENDING)
+        # After ``reached`` was cleared: with it the job would count as unmet, and be suspended once
+        # more.
         self.set_target(job, None)
 
     def shrunk(self, job: ReplayJob, event: Event) -> None:
@@ -333,6 +335,7 @@ class Grants:
             _in_rank_order(target, slots) if target else None,
         )
         if slots and held:
+            # Old and new slots are held until the change is done, since there are workers on both.
             self.hold(job, held + tuple(slot for slot in slots if slot not in held), now_s)
         elif slots:
             self.hold(job, slots, now_s)

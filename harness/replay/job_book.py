@@ -144,6 +144,7 @@ class JobBook:
 
     def hold(self, job: ReplayJob, slots: tuple[int, ...], now_s: float) -> None:
         """Set the slots that a job holds from now on, and close the grant record that ends."""
+        # Before the slots change: both count the time up to now with the old slots.
         self.settle(job, now_s)
         self.cut_grant(job, now_s)
         if slots and job.first_start_s is None:

@@ -176,6 +176,7 @@ class _Replay:
             events = self.engine.wait(until_s)
         except RuntimeError as error:
             raise self._waiting_for_ever("the scheduler asked for no wake-up") from error
+        # By the engine's clock: a live engine may return late, when more jobs have arrived.
         now_s = self.engine.now()
         while self.next_arrival < len(arrivals):
             job = arrivals[self.next_arrival]
@@ -260,11 +261,13 @@ class _Replay:
 
     def _end(self, job: ReplayJob, state: JobState, time_s: float, reason: str) -> None:
         self.idle_wakes.reset()
+        # First: the record of the job takes its counters, and closing its grant settles them.
         self.grants.leave(job, time_s)
         self.book.end(job, state, time_s, reason)
 
     def _view(self) -> ClusterView:
         live = self.book.live
+        # A persistent map: views that a scheduler has kept stay as they were.
         with self.views.mutate() as views:
             for job_id, job in self.dirty.items():
                 if job_id in live:
@@ -286,6 +289,7 @@ class _Replay:
 
     def _decide(self) -> None:
         view = self._view()
+        # After the view is made: the latency on record is the scheduler's alone.
         started = time.perf_counter_ns()
         decision = self.scheduler.decide(view)
         records = self.book.records
@@ -323,11 +327,13 @@ class _Replay:
 
     def _reconcile(self) -> None:
         """Give the engine every change that can begin now, until none is left."""
+        # In a loop: changes without cost are done at once, and free slots for further ones.
         while changes := self.grants.changes(self.engine.now()):
             for change in changes:
                 job = self.book.live[change.job.job_id]
                 self.dirty[change.job.job_id] = job
             asked = self._handle(self.engine.apply(changes))
+            # After the engine's answer: changes that are done at once never show as in flight.
             self.grants.note_in_flight(changes, self.book.live)
             if asked:
                 self._decide()

@@ -20,6 +20,7 @@ import zlib
 from pathlib import Path
 from typing import Any, Self
 
+from harness.errors import StoredDataError
 from harness.files.bounded_file import MOST_BYTES, Bounded, opened
 from harness.results.tables import COMPRESS_LEVEL
 
@@ -29,7 +30,7 @@ _PARTIAL = ".partial-"
 _TEXTS = (".json.gz", ".yaml.gz")
 _TABLE, _PLAIN_TABLE = ".csv.gz", ".csv"
 _DIGITS = 16
-"""Digits of an archive's SHA-256, which name the folder where it is unpacked."""
+"""Digits of an archive's SHA-256 in the name of the folder where it is unpacked."""
 _PLACE = re.compile(f"[0-9a-f]{{{_DIGITS}}}")
 _MOST_UNPACKED_BYTES = 4 * MOST_BYTES
 """Largest size of an unpacked archive. Memory holds one of its files at a time."""
@@ -42,14 +43,14 @@ _MEMORY_BYTES = 128 << 20
 ask for 4 GiB."""
 
 
-class ArchiveError(Exception):
+class ArchiveError(StoredDataError):
     """Failure to read an archive; the text names it and the way out."""
 
 
 def is_archive(path: Path) -> bool:
     """Return whether a path is an archive: the runs of a study in one file.
 
-    A name that begins with a dot is none. Without its suffix it could be ``..``, which names
+    A name that begins with a dot is refused. Without its suffix it could be ``..``, which is
     another folder.
     """
     return path.name.endswith(SUFFIX) and not path.name.startswith(".") and path.is_file()
@@ -64,9 +65,9 @@ def pack(folder: Path) -> Path:
     """Replace the folder of a study by its archive; the same runs give the same bytes.
 
     Raises:
-        OSError: the disk is full or refuses; the folder is left as it was.
+        OSError: the disk is full or cannot be written; the folder is left as it was.
     """
-    # Similar files lie together, which compresses better: all configurations, then all manifests.
+    # Similar files are adjacent, which compresses better: all configurations, then all manifests.
     runs = (run for run in folder.iterdir() if run.is_dir() and not run.name.startswith("."))
     files = (path for run in runs for path in run.iterdir() if path.is_file())
     paths = sorted(files, key=lambda path: (path.name, path))
@@ -105,7 +106,7 @@ def unpacked(archive: Path) -> Path:
     """Return the folder of the study in an archive, unpacked if necessary.
 
     Raises:
-        ArchiveError: it cannot be read, or cannot be unpacked here.
+        ArchiveError: the archive cannot be read, or cannot be unpacked here.
     """
     study = archive.name.removesuffix(SUFFIX)
     try:
@@ -118,8 +119,8 @@ def unpacked(archive: Path) -> Path:
                 _unpack(file, place, study)
     except (OSError, EOFError, lzma.LZMAError, tarfile.TarError, ValueError) as error:
         raise ArchiveError(
-            f"{archive}: cannot be unpacked ({error}); get the file anew, and see that its folder"
-            " can be written"
+            f"{archive}: cannot be unpacked ({error}); get the file again, and check that its "
+            "folder can be written"
         ) from error
     return place / study
 
@@ -138,10 +139,12 @@ def located(path: Path) -> Path:
 
 
 def shown(path: Path) -> Path:
-    """Return a path for messages: through the archive if the file is from one, because
+    """Return a path for messages. For a file of an archive it leads through the archive, because
     ``.unpacked`` may be missing on another machine. ``located`` is the inverse."""
     for parent in path.parents:
-        if parent.parent.parent.name == UNPACKED:  # the digest is between it and the study
+        if (
+            parent.parent.parent.name == UNPACKED
+        ):  # the path has the digest between the archive and the study
             return archive_of(parent.parent.parent.parent / parent.name) / path.relative_to(parent)
     return path
 
@@ -161,7 +164,7 @@ class _Entry(tarfile.TarInfo):
         """Return the entry of a header.
 
         Raises:
-            ValueError: it announces more than a file, or a longer name, may take.
+            ValueError: the header announces too large a file, or too long a name.
         """
         found = super().frombuf(buf, encoding, errors)
         most_bytes = MOST_BYTES if found.isreg() else _MOST_HEADER_BYTES
@@ -219,14 +222,16 @@ def _unpack(packed: io.BufferedReader, place: Path, study: str) -> None:
                 path = partial.joinpath(*parts).with_name(name)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(stored)
-        while plain.read(1 << 20):  # to the end, because only then a truncated archive is noticed
+        while plain.read(
+            1 << 20
+        ):  # read to the end, because only then a truncated archive is noticed
             pass
         try:
             partial.rename(place)
         except OSError:
             if not (place / study).is_dir():
                 raise
-            return  # another process was quicker
+            return  # another process has unpacked it meanwhile
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     for other in place.parent.glob(f"*/{glob.escape(study)}"):

@@ -23,7 +23,7 @@ def criteria_of(study: str | None) -> dict[str, str]:
     """Return digests of the criteria that judge the runs of a study; empty without a study.
 
     Args:
-        study: its name, as in ``configs/study/``.
+        study: its name, which is the stem of its file in ``configs/study/``.
     """
     found: dict[str, str] = {}
     for path in sorted(LEDGER.glob("*.yaml")) if study else ():

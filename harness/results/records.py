@@ -28,7 +28,7 @@ class JobRecord:
     deadline_s: float | None
     deadline_kind: str
     state: str
-    """Last state (a ``JobState``): finished, failed, refused, or where the run ended."""
+    """Last state (a ``JobState``): finished, failed, refused, or the state when the run ended."""
     first_start_s: float | None
     """First time at which it held slots."""
     finish_s: float | None
@@ -36,7 +36,7 @@ class JobRecord:
     samples_done: float
     attained_slot_s: float
     executed_s: float
-    """Seconds with slots."""
+    """Seconds during which the job held slots."""
     num_rescales: int
     num_preemptions: int
     """Suspensions that the scheduler decided."""
@@ -97,8 +97,8 @@ class DecisionRecord:
 
 @frozen
 class OutageRecord:
-    """Period in which a slot was down as the replay saw it, from the instant in which no job held
-    the slot any more."""
+    """Period in which a slot was down for the replay: it begins when no job holds the slot any
+    more."""
 
     slot: int
     start_s: float
@@ -147,7 +147,7 @@ class SystemRecord:
 
 @dataclass(frozen=True, slots=True)
 class FaultRecord:
-    """One worker that was struck on purpose."""
+    """One worker that was killed or stopped on purpose."""
 
     at_s: float
     """Seconds since the start of the run, wall clock."""
@@ -163,14 +163,14 @@ class FaultRecord:
     num_workers: int
     """Living worker processes just before, including those that join or leave."""
     aimed_at: str = "any"
-    """Phase in which it was to be struck; ``any``: at a random moment."""
+    """Phase in which the worker was to be struck; ``any``: at a random moment."""
     struck_in: str = "start"
-    """Activity of the worker when it died (or was stopped), by its mark: a
+    """Activity of the worker when it died (or was stopped), by its phase marker: a
     ``contracts.marks.WorkerPhase`` in lower case. Also ``start`` if the backend keeps no marks."""
     led: int = 0
-    """1 if it led the job then, 0 if not."""
+    """1 if the worker led the job then, 0 if not."""
     was_first: int = 0
-    """1 if it was the job's first worker (rank 0) then, 0 if not."""
+    """1 if the worker was the job's first (rank 0) then, 0 if not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,9 +185,10 @@ class SlowingRecord:
     worker: str
     """Name of its process."""
     speed: float
-    """Share of the time that it was to run; 1: it was never slowed, so the removal was wrong."""
+    """Share of the time in which the worker was allowed to run; 1: it was never slowed, so its
+    removal was wrong."""
     stopped_share: float
-    """Share of the time in which it was stopped, as measured between the signals."""
+    """Share of the time in which the worker was stopped, as measured between the signals."""
     num_workers: int
     """Living worker processes at the beginning."""
     detected_s: float | None
@@ -206,9 +207,9 @@ class AccusationRecord:
     worker: str
     """Name of its process, as in ``FaultRecord``."""
     accuser: str
-    """Name of the process that had not heard from it."""
+    """Name of the process that had received nothing from the killed worker."""
     silent_s: float
-    """Duration of its silence on the accuser's clock, in seconds."""
+    """Seconds of silence of the killed worker, on the clock of the process that accused it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +218,8 @@ class FixedSizeRecord:
 
     job_id: str
     num_workers: int
-    """Fixed workers: the job's logical workers or, without any, those it was started on."""
+    """Number of fixed workers: the job's logical workers or, without any, the workers at its
+    start."""
     num_steps: int
     """Steps that the job and its reference executed."""
     different: str
@@ -268,7 +270,7 @@ class RunRecords:
     latencies_us: list[int] = field(default_factory=list)
     """Wall-clock duration of every scheduler call; kept apart because it never repeats exactly."""
     facts: dict[str, float] = field(default_factory=dict)
-    """Single numbers that only the run itself knows.
+    """Single numbers that only the running program can measure.
 
     Size and speed: replay_wall_s, num_events, num_slots, peak_memory_bytes. Steps: steps_executed,
     steps_credited, steps_repeated (made again from a checkpoint, not counted as executed),
@@ -280,11 +282,11 @@ class RunRecords:
     (``harness.run.resimulation``).
 
     Losses: interruptions (a job lost its grant with all its workers), workers_lost (workers died
-    while their job went on), stragglers_removed, machine_failures (the machine ended a job's
-    workers, and the job went on).
+    while their job continued), stragglers_removed, machine_failures (the machine ended a job's
+    workers, and the job continued).
 
     Fault injection: faults, faults_missed (their phase did not come), workers_crashed (ended with
-    an error without being struck), jobs_lost (no worker of a job could go on).
+    an error without being struck), jobs_lost (no worker of a job could continue).
 
     Others: spares_used and spares_missed (starts that got a spare, or a fork instead),
     reference_wall_s (training the references of finished jobs). Workers' notes of their

@@ -28,10 +28,12 @@ import yaml
 from harness.configuration.benchmark_version import BENCHMARK_VERSION, KEY
 from harness.configuration.fast_yaml import read_alike
 from harness.configuration.moved_modules import with_current_names
+from harness.errors import StoredDataError
 from harness.files.bounded_file import opened, parse_json, read_text
 from harness.files.gz_text import text_path
 from harness.files.owned_names import owned, stem_if_left
 from harness.files.replace_folder import REPLACED, put_in_place
+from harness.files.whole_file import synchronise_folder
 from harness.results.archive import ArchiveError, archive_of, is_archive, shown, unpacked
 from harness.results.records import SCHEMA_VERSION, RunRecords
 from harness.results.stored_documents import (
@@ -56,14 +58,14 @@ _FILES = frozenset(
 """Names of all files that a run can have, in full or as a slim copy."""
 RUNS, REFERENCE = Path("results/runs"), Path("results/reference")
 RESULT_DIRS = (RUNS, REFERENCE)
-"""Default folders in which runs are found: first those made here, then committed ones. Of two runs
+"""Default folders in which runs are found: first runs made here, then committed runs. Of two runs
 with the same id the first is taken."""
 _MIRROR = "mlflow.db"
 FAILURE = "failure.json"
 _PARTIAL, _FAILED = ".partial-", ".failed-"
 
 
-class StoreError(Exception):
+class StoreError(StoredDataError):
     """Failure to write or read a run; the text names the place and the way out."""
 
 
@@ -196,14 +198,19 @@ class RunWriter:
         """Write everything and put the run in its place, over an earlier run with its id.
 
         Raises:
-            StoreError: the disk is full or refuses; nothing of the run is left in its place.
+            StoreError: the disk is full or cannot be written; nothing of the run is left in its
+                place.
         """
         self.manifest["status"] = "finished"
         try:
             self._write(records, metrics)
-            run = load_run(self.path)  # before the move, after which another process may replace it
+            run = load_run(
+                self.path
+            )  # read before the move, after which another process may replace the run
             put_in_place(self.path, self._final)
-            _sync(self._final.parent)  # so that the rename survives a crash of the machine
+            synchronise_folder(
+                self._final.parent
+            )  # so that the rename survives a crash of the machine
         except OSError as error:
             shutil.rmtree(self.path, ignore_errors=True)
             raise StoreError(_explain(error, self._final)) from error
@@ -240,7 +247,7 @@ class RunWriter:
         self.manifest["sha256"] = {name: sha256(self.path / name) for name in (FACTS, METRICS)}
         # The manifest comes last, because ``has_run`` takes it as proof that the run is whole.
         _write_json(self.path / MANIFEST, self.manifest, sort_keys=False)
-        _sync(self.path)
+        synchronise_folder(self.path)
 
 
 def sha256(path: Path) -> str:
@@ -325,7 +332,8 @@ def load_run(path: Path) -> StoredRun:
 
 
 def _folder(path: Path) -> tuple[int, int] | None:
-    """Return an identity of the folder at a path, which changes if another folder is put there."""
+    """Return numbers that identify the folder at a path; they change if another folder replaces
+    it."""
     try:
         status = path.stat()
     except OSError:
@@ -425,9 +433,7 @@ def _read_json(path: Path) -> dict[str, Any]:
     try:
         value = parse_json(read_text(path))
     except FileNotFoundError as error:
-        raise StoreError(
-            f"{path} does not exist; this is no directory of a finished run"
-        ) from error
+        raise StoreError(f"{path} does not exist; give the directory of a finished run") from error
     except (OSError, ValueError) as error:
         raise StoreError(_damaged(path, error)) from error
     if not isinstance(value, dict):
@@ -442,7 +448,7 @@ def _checked(path: Path, problems: Callable[[Mapping[str, Any]], Iterator[str]])
 
 
 def _refuse(path: Path, problems: Iterator[str]) -> None:
-    """Refuse a document that no run of this program has; the error lists all that is wrong.
+    """Refuse a document that this program cannot have written; the error lists all mistakes.
 
     Raises:
         StoreError: there are problems.
@@ -460,11 +466,3 @@ def _write_text(path: Path, text: str) -> None:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

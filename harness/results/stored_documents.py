@@ -1,8 +1,8 @@
 """Rules for the documents of a stored run, checked once when a run is opened.
 
 A folder of results may come from anywhere. Its later readers (validation, comparison, report,
-tracking) take numbers for numbers and names for names. They put a run's id and label into paths,
-and look up options by key.
+tracking) rely on the types of its values. They put a run's id and label into paths, and look up
+options by key.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ _COUNTED = frozenset(
 
 
 def manifest_problems(manifest: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is wrong with a manifest, a fact each."""
+    """Yield every mistake in a manifest."""
     if not isinstance(manifest.get("run_id"), str):
         yield "it names no run_id"
     if _is_deep(manifest, MOST_DEPTH):
@@ -157,7 +157,7 @@ def manifest_problems(manifest: Mapping[str, Any]) -> Iterator[str]:
 
 
 def config_problems(config: Any) -> Iterator[str]:
-    """Yield what is wrong with a stored configuration, a fact each."""
+    """Yield every mistake in a stored configuration."""
     if not _ANY_MAPPING[1](config):
         yield "it is no mapping of keys"
         return
@@ -165,21 +165,21 @@ def config_problems(config: Any) -> Iterator[str]:
 
 
 def metrics_problems(found: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is wrong with ``metrics.json``, a fact each."""
+    """Yield every mistake in ``metrics.json``."""
     for key, value in found.items():
         if not _number(value):
             yield f"{key} is no finite number"
 
 
 def facts_problems(found: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is wrong with ``facts.json``, a fact each. A fact may be infinite, or NaN."""
+    """Yield every mistake in ``facts.json``. Its numbers may be infinite, or NaN."""
     for key, value in found.items():
         if not _number(value) and (key in _COUNTED or not isinstance(value, float)):
             yield f"{key} is no finite number"
 
 
 def digests_problems(found: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is wrong with ``digests.json``, a fact each."""
+    """Yield every mistake in ``digests.json``."""
     for key, value in found.items():
         if key not in TABLES or not _text(value):
             yield f"{key!r} with its digest is that of no table"

@@ -21,6 +21,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness.errors import StoredDataError
 from harness.files.bounded_file import opened_plain, parse_json
 from harness.results import records
 
@@ -56,7 +57,7 @@ _MOST_WHOLE = 1 << 63
 _UNREADABLE = (OSError, ValueError, csv.Error)
 
 
-class TableError(Exception):
+class TableError(StoredDataError):
     """Failure to read a table; the text names the file, the fact and the way out."""
 
 
@@ -189,7 +190,7 @@ def read_table(path: Path, name: str) -> list[Any]:
 
 @contextlib.contextmanager
 def _collection_off() -> Iterator[None]:
-    """Turn the garbage collector off: records have no reference cycles, and it would take half of
+    """Turn the garbage collector off: records have no reference cycles, and collecting would double
     the time."""
     collecting = gc.isenabled()
     gc.disable()
@@ -223,8 +224,8 @@ def read_frame(path: Path, name: str) -> pd.DataFrame:
 def _read_columns(path: Path, name: str) -> list[list[Any]]:
     """Return the parsed values of every column, in the order of the record's fields.
 
-    An earlier version may have written the table without its last columns. If their values may be
-    missing, such columns are None throughout.
+    An earlier version may have written the table without its last columns. Columns whose values may
+    be missing are None throughout then.
     """
     kinds = columns(name)
     try:
@@ -238,7 +239,7 @@ def _read_columns(path: Path, name: str) -> list[list[Any]]:
         ]
     except _UNREADABLE as error:
         raise TableError(
-            f"{path}: damaged ({error}); run the point again to write it anew"
+            f"{path}: damaged ({error}); run the point again to write a new one"
         ) from error
     num_rows = len(parsed[0])
     return [*parsed, *([None] * num_rows for _ in range(len(kinds) - num_found))]

@@ -14,8 +14,8 @@ from harness.configuration.named_classes import TARGET
 from harness.results.store import StoredRun
 
 TABLE = Path(__file__).with_suffix(".yaml")
-"""File of levels by class. It serves runs whose manifests have none. It also serves criteria, which
-name schedulers that may have no run."""
+"""File of levels by class, for runs whose manifests have no level. Criteria use it too, because
+they name schedulers that may have no run."""
 _UNKNOWN = "unchecked"
 MEANING = (
     "Each scheduler's name is followed by its verification level. exact: checked on the worked"
@@ -45,7 +45,7 @@ def of_choice(name: str) -> str:
 
 
 def with_level(name: str, level: str) -> str:
-    """Return a name that begins with a scheduler's, such as ``fifo / static``, with its level."""
+    """Return a name such as ``fifo / static`` with the scheduler's level inserted."""
     scheduler, slash, rest = name.partition(" / ")
     return f"{scheduler} ({level}){slash}{rest}"
 

@@ -46,7 +46,8 @@ def ability_problems(
         problems.append(
             Problem(
                 f"scaling=weak, backend={mechanism}",
-                "weak scaling changes the global batch at every rescale and this backend cannot",
+                "weak scaling changes the global batch at every rescale, but this backend cannot "
+                "change it",
                 "use scaling=strong, or a backend that can change the batch",
             )
         )
@@ -54,7 +55,7 @@ def ability_problems(
         problems.append(
             Problem(
                 f"scaling=adaptive, backend={mechanism}",
-                "jobs would choose their own batch and this backend cannot follow them",
+                "jobs would choose their own batch, but this backend cannot change the batch",
                 "use backend=stop_free, warm_restart or stop_resume, or scaling=strong",
             )
         )
@@ -67,15 +68,14 @@ def placement_problems(
     """Return a problem if the placement moves jobs and the backend cannot.
 
     Args:
-        placement: turns counts into slots.
-        backend: the mechanism.
-        names: chosen options of placement and backend, for the text.
+        placement: the rule that turns counts into slots. backend: the mechanism. names: chosen
+            options of placement and backend, for the text.
     """
     if not isinstance(placement, Arranging) or _can(backend, Requirement.MIGRATE):
         return []
     chosen, mechanism = names
-    fact = f"{chosen} moves jobs to make room for others and {mechanism} cannot migrate jobs"
-    hint = "use a placement that moves none (for example placement=buddy), or another backend"
+    fact = f"{chosen} moves jobs to make room for others, but {mechanism} cannot migrate jobs"
+    hint = "use a placement that moves no jobs (for example placement=buddy), or another backend"
     return [Problem(f"placement={chosen}, backend={mechanism}", fact, hint)]
 
 
@@ -121,8 +121,8 @@ def size_problems(
 def device_problems(
     scheduler: Scheduler, cluster: Cluster, names: tuple[str, str]
 ) -> list[Problem | str]:
-    """Return a problem if the cluster has several device types and the scheduler takes all slots as
-    equal.
+    """Return a problem if the cluster has several device types and the scheduler treats all slots
+    as equal.
 
     Such a scheduler has ``one_device_type``; other schedulers leave the type to the placement.
 
@@ -137,10 +137,10 @@ def device_problems(
     return [
         Problem(
             f"scheduler={names[0]}, cluster={names[1]}",
-            f"{names[0]} shares out devices of one type and the cluster has {len(types)}"
-            f" ({', '.join(types)})",
-            "choose a cluster of one device type, or a scheduler that tells types apart (for"
-            " example scheduler=easyscale)",
+            f"{names[0]} divides devices of a single type, but the cluster has {len(types)} "
+            f"({', '.join(types)})",
+            "choose a cluster of one device type, or a scheduler that distinguishes types (for "
+            "example scheduler=easyscale)",
         )
     ]
 
@@ -160,7 +160,8 @@ def sharing_problems(
     return [
         Problem(
             f"scheduler={names[0]}, cluster={names[1]}",
-            f"{names[0]} lets jobs share devices and the cluster does not say at what speed",
+            f"{names[0]} lets jobs share devices, but the cluster has no speeds of shared devices "
+            "(shared_speed)",
             "choose cluster=a100x128_shared or another with shared_speed, or add it to this one"
             " (cluster.slots_per_device=2 +cluster.shared_speed=[1.0,0.5])",
         )
@@ -194,7 +195,7 @@ def event_problems(
 def shown_speed_problems(
     scheduler: Scheduler, jobs: Sequence[JobSpec], profile: Profile, cluster: Cluster, name: str
 ) -> list[Problem]:
-    """Return speeds that the scheduler must see and that the profile lacks.
+    """Return a problem for each speed that the scheduler must see and the profile lacks.
 
     The replay asks for the curve of a job when it arrives, which may be minutes of training later.
 

@@ -9,7 +9,8 @@ from harness.run.plan import Plan
 
 
 def estimate_wall_s(planned: Plan) -> float:
-    """Return the expected wall-clock seconds: of the latest similar run, or the engine's own guess.
+    """Return the expected wall-clock seconds: those of the latest similar run, or the engine's
+    guess.
 
     A run is similar if the same options were chosen for trace, scheduler, backend and engine.
     """

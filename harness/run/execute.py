@@ -65,7 +65,9 @@ def execute(
     store = RunStore(Path(config.results_dir))
     with interruptible(config.max_wall_s), ExitStack() as stack:
         writer = store.create(planned.run_id, manifest, config_yaml(config))
-        stack.push(writer)  # cleans up even if a signal arrives while it is being entered
+        stack.push(
+            writer
+        )  # the engine is closed even if a signal arrives while the block is entered
         writer.__enter__()
         setup = dataclasses.replace(planned.setup, run_dir=writer.path)
         engine = planned.engine.open(setup)
@@ -102,10 +104,11 @@ def _warn(line: str) -> None:
 
 
 def mirror_run(run: StoredRun, tracking: Mapping[str, Any]) -> bool:
-    """Mirror a stored run; if that fails, print on stderr how to do it later.
+    """Copy a stored run to MLflow; if that fails, print on stderr how to do it later.
 
     Returns:
-        False if another process has the store locked: the next run would wait for it as long.
+        False if another process has locked the MLflow store: the next run would wait for the lock
+        too.
     """
     try:
         mirror(run, tracking)

@@ -16,8 +16,8 @@ def input_digests(
 ) -> dict[str, str]:
     """Return the digests that identify a run in addition to its configuration, by name.
 
-    A shipped profile is in the configuration as a whole. For a profile that a path names, the
-    digest of its statements other than numbers counts too.
+    A shipped profile is in the configuration as a whole. For a profile named by a path, the digest
+    of its other statements counts too.
     """
     digests = {"trace": trace.digest, "profile": profile.digest}
     if is_named_by_path(profile_config) and profile.stated_digest:

@@ -1,4 +1,4 @@
-"""Jobs on a backend with virtual workers: each has a fixed number of logical workers."""
+"""Limits and checks for jobs with a fixed number of logical workers, on virtual-worker backends."""
 
 from __future__ import annotations
 

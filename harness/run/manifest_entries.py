@@ -10,7 +10,7 @@ from harness.comparison.as_recorded import KEY, recorded_metrics
 
 
 def describe_scheduler(scheduler: Any) -> Mapping[str, Any]:
-    """Return the level to which the scheduler was checked and whether it is a bound.
+    """Return the scheduler's verification level, and whether the scheduler is a bound.
 
     The level is a ``contracts.scheduler.Checked``, or None if the scheduler states none.
     """

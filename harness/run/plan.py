@@ -18,7 +18,7 @@ from harness.contracts.workload import WorkloadSpec
 from harness.engines.setup import EngineConfig, EngineSetup
 from harness.errors import Problem, UserError, at
 from harness.files.safe_names import run_name
-from harness.profiles import Profile, ProfileError, load_profile
+from harness.profiles import Profile, load_profile
 from harness.results.store import RunStore, StoredRun
 from harness.run.compatibility import (
     ability_problems,
@@ -67,7 +67,7 @@ class Plan:
         """Return the finished run of this configuration, if there is one.
 
         Raises:
-            StoreError: it exists but cannot be read.
+            StoreError: the run exists but cannot be read.
         """
         return RunStore(Path(self.config.results_dir)).find(self.run_id)
 
@@ -81,7 +81,8 @@ class Plan:
 
     @property
     def warnings(self) -> list[str]:
-        """Features that a user may expect and this run will not have, each with its way out."""
+        """Warnings about features that a user may expect but this run will not have, each with a
+        remedy."""
         return self.engine.warnings(self.setup)
 
 
@@ -105,7 +106,7 @@ def plan(
     def attempt(make: Callable[[], Any]) -> Any:
         try:
             return make()
-        except (UserError, ProfileError) as error:
+        except UserError as error:
             problems.extend(error.problems)
             return None
 
@@ -161,7 +162,9 @@ def plan(
     place = f"engine={choices['engine']}"
     problems += [problem for text in engine.problems(setup) for problem in at(place, text)]
     unknown = shown_speed_problems(scheduler, jobs, profile, cluster, choices["scheduler"])
-    told = "\n".join(map(str, problems))  # an engine that needs the same curves has reported them
+    told = "\n".join(
+        map(str, problems)
+    )  # the engine needs the same curves and has reported them already
     problems += [problem for problem in unknown if problem.fact not in told]
     if problems:
         raise UserError(problems)
@@ -221,7 +224,7 @@ def _trace(
     workloads: Mapping[str, WorkloadSpec],
 ) -> Trace:
     trace_config = dict(config.trace)
-    if profile is None or cluster is None:  # judge at least the rows of the trace
+    if profile is None or cluster is None:  # check at least the rows of the trace
         trace_config["transforms"] = []
     context = TransformContext(
         seed=config.seed, profile=profile, cluster=cluster, workloads=tuple(workloads)

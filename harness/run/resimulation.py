@@ -1,8 +1,8 @@
 """Simulation of a live run with the speeds that the run's own workers had.
 
-A simulation's error has two parts: the speeds that it was given, which may differ from another
-day's, and the effects that it leaves out. A simulation with the speeds of the very run leaves only
-the second part. The scheduler is the same and still sees the profile's speeds.
+A simulation's error has two parts: wrong speeds, since speeds differ from day to day, and effects
+that the simulator leaves out. With the speeds of the live run itself, only the second part remains.
+The scheduler is the same and still sees the profile's speeds.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ def resimulated(
     placement: Placement,
     shown: Profile,
 ) -> dict[str, float]:
-    """Return metrics of the simulation by name, with ``PREFIX``; empty if it would not be the same
-    run.
+    """Return metrics of the simulation by name, with ``PREFIX``; empty if it would not be
+    comparable.
 
-    That is so if steps were paced or credited, nothing was executed, or workers were struck or
-    slowed on purpose. It is so too if jobs may share devices (their steps are slower by that
-    already), or if the profile lacks something.
+    It is not comparable if steps were paced or credited, nothing was executed, or workers were
+    struck or slowed on purpose. The same is true if jobs may share devices (which slows the
+    measured steps already), or if the profile lacks something.
 
     Args:
         setup: setup of the live run.
@@ -77,7 +77,11 @@ def resimulated(
             scaling=own.scaling,
             shown=shown,
         )
-    except (DecisionError, ProfileError, ReplayError) as error:  # no reason to lose the live run
+    except (
+        DecisionError,
+        ProfileError,
+        ReplayError,
+    ) as error:  # a failed simulation must not fail the live run
         print(f"not simulated again with the speeds of this run: {error}", file=sys.stderr)
         return {}
     metrics = compute(simulated)

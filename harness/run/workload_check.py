@@ -1,4 +1,4 @@
-"""Checks the options of workloads before a live run, in a process of its own.
+"""Check of workloads' options before a live run, in a separate process.
 
 The classes import a training library, which the process that drives a run never does. So
 they are built in a short-lived process: ``python -m harness.run.workload_check``, a pool as JSON
@@ -34,7 +34,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 def workload_problems(
     workloads: Mapping[str, WorkloadSpec], *, drawn: bool = False
 ) -> list[Problem | str]:
-    """Return what is wrong with the options of these workloads; takes seconds, for the imports.
+    """Return the mistakes in the options of these workloads; takes seconds, because of imports.
 
     Args:
         workloads: the workloads that a run will train, by name.
@@ -65,11 +65,11 @@ def workload_problems(
 
 
 def drawn_problems(workload: Workload, place: str, *, allowed: bool) -> list[Problem]:
-    """Return samples that depend on a random state.
+    """Return a problem if a workload's samples depend on a random state.
 
-    A process that fetches such samples in advance, or again after a rescale, would see other
-    values. No two backends would see the same. ``allowed``: samples may depend on the process's
-    random states, because those are given to every process that fetches.
+    A process that fetches such samples in advance, or again after a rescale, would get other
+    values. Training would then differ between backends. ``allowed``: samples may depend on the
+    process's random states, because those are given to every process that fetches.
     """
     ids = range(0, workload.num_samples, max(1, workload.num_samples // NUM_TRIED))
     hint = "compute samples from the seed, the epoch and the id (docs/how-to-add-a-workload.md)"
@@ -84,9 +84,9 @@ def drawn_problems(workload: Workload, place: str, *, allowed: bool) -> list[Pro
             state.restore()
         again = workload.samples([one], [1])
         if any((first[key] != again[key]).any() for key in first):
-            fact = "samples() gives another sample when asked for the same again"
+            fact = "samples() returns different values for the same id"
             if names:
-                fact += ", also from the same random states of torch, NumPy and Python"
+                fact += ", even with the same random states of torch, NumPy and Python"
             return [Problem(place, fact, hint)]
     if not names or allowed:
         return []
@@ -100,7 +100,7 @@ class _State:
     """Random state of one library."""
 
     text: str
-    """Text that differs if the state differs."""
+    """Text of the state, for comparison with another state."""
     restore: Callable[[], Any]
     """Function that makes this state the current one."""
 
@@ -121,7 +121,7 @@ def _random_states() -> dict[str, _State]:
 
 
 def main() -> int:
-    """Build every workload of the pool on standard input and report what is wrong with them."""
+    """Build every workload of the pool on standard input and report all mistakes."""
     parser = argparse.ArgumentParser(
         prog="python -m harness.run.workload_check", description=__doc__
     )
@@ -130,7 +130,7 @@ def main() -> int:
     try:
         pool: dict[str, Any] = json.load(sys.stdin)
     except ValueError as error:
-        parser.error(f"standard input holds no pool as JSON ({error})")
+        parser.error(f"standard input is no JSON of a pool ({error})")
     problems: list[str] = []
     for name, entry in pool.items():
         place = f"workload.pool.{name}"

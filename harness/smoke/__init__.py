@@ -1,1 +1,1 @@
-"""A short check of the whole artifact against expected values, which evaluators run first."""
+"""Short check of the whole artifact against expected values; evaluators run it first."""

@@ -45,7 +45,7 @@ _LOG_LINES = 4
 
 
 class _Smoke:
-    """The parts of the check, which report their findings one by one."""
+    """Runner of the parts of the check; it reports each finding at once."""
 
     def __init__(self, reference: Path, out: Path, expected: Sequence[StoredRun]) -> None:
         self._reference = reference
@@ -77,7 +77,7 @@ class _Smoke:
         for run in self._expected:
             name = f"replay of {run.manifest.get('sweep')}"
             words = ["--from", str(text_path(run.path, CONFIG)), *common]
-            # A run left by an earlier check must not count as this one's.
+            # A run left by an earlier check must not count as a run of this check.
             shutil.rmtree(self._runs / run.run_id, ignore_errors=True)
             process = self._commands.run(name.replace(" ", "-"), "harness", words)
             if process.returncode:
@@ -85,7 +85,7 @@ class _Smoke:
                 continue
             found = RunStore(self._runs).find(run.run_id)
             if found is None:
-                self._say(Finding(name, f"{run.run_id} is another run today: {OUTDATED}"))
+                self._say(Finding(name, f"{run.run_id} has another id today: {OUTDATED}"))
                 continue
             self._made.append(found)
             self._say(same_replay(run, found))
@@ -100,7 +100,7 @@ class _Smoke:
         points = json.loads(listing.read_text(encoding="utf-8"))["points"]
         runs = [RunStore(self._runs).find(point["run_id"]) for point in points]
         for run in runs:
-            assert run is not None  # the sweep ended well
+            assert run is not None  # if the sweep succeeded
             self._made.append(run)
             self._say(*sound_training(run))
 
@@ -134,8 +134,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the parts and print their results; return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m harness.smoke",
-        description="Check in a few minutes that this artifact works here: replays of committed"
-        " runs, real training, verdicts and MLflow. PASS or FAIL a line each.",
+        description="Check in a few minutes that this artifact works here: replays of committed "
+        "runs, real training, verdicts and MLflow. Prints one line with PASS or FAIL for each "
+        "check.",
     )
     parser.add_argument(
         "--reference", type=Path, default=REFERENCE, metavar="DIR",
@@ -143,7 +144,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )  # fmt: skip
     parser.add_argument(
         "--out", type=Path, default=Path("results/smoke"), metavar="DIR",
-        help="where its runs, logs and report go (default: results/smoke)",
+        help="folder for its runs, logs and report (default: results/smoke)",
     )  # fmt: skip
     chosen = parser.parse_args(arguments)
     began_s = time.monotonic()

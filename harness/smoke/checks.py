@@ -1,4 +1,4 @@
-"""Expectations of the short check, from committed records or from a run's own configuration."""
+"""Expected values of the short check, from committed records or from a run's configuration."""
 
 from __future__ import annotations
 
@@ -98,7 +98,8 @@ def _rows(path: Path, name: str) -> list[dict[str, str]]:
 
 
 def sound_training(run: StoredRun) -> list[Finding]:
-    """Check a live run without fast-forward for what must hold on a machine of any speed."""
+    """Check a live run without fast-forward, by conditions that do not depend on the machine's
+    speed."""
     metrics, facts = run.metrics, run.facts
     steps = sum(math.ceil(job.work_samples / job.global_batch) for job in run.records.jobs)
     backend = run.config["choices"]["backend"]
@@ -131,7 +132,7 @@ def mirrored(run: StoredRun, in_mlflow: Mapping[str, Mapping[str, float]]) -> Fi
     """
     what = f"MLflow has {run.run_id} with its {len(run.metrics)} metrics"
     if run.run_id not in in_mlflow:
-        return Finding(what, "it is not there")
+        return Finding(what, "the run is not there")
     shown = in_mlflow[run.run_id]
     differing = sorted(name for name, value in run.metrics.items() if shown.get(name) != value)
     return Finding(what, f"differ in {', '.join(differing)}" if differing else "")

@@ -1,4 +1,5 @@
-"""``python -m harness.strikes``: run live replays under faults from outside, and judge them."""
+"""``python -m harness.strikes``: run live replays under faults from outside, and check the
+results."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ _GUESS_S: Final = 30.0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the trials that are not on record; return the exit code."""
+    """Run the trials that are not recorded yet; return the exit code."""
     parser = _parser()
     options = parser.parse_args(argv)
     if options.trials < 1 or min(options.only or [0]) < 0:
@@ -74,20 +75,20 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m harness.strikes",
         description=(
-            "Strike live replays from outside: SIGKILL and SIGSTOP of workers, stores, fork servers"
-            " and the command itself, and a disk that fills. Every command has to end in time and"
-            " leave no process; it finishes its run, or says why the run failed, and then the same"
-            " command finishes the run."
+            "Strikes live replays from outside: SIGKILL and SIGSTOP of workers, stores, fork "
+            "servers and the command itself, and a full disk. Every command has to end in time "
+            "and leave no process. It finishes its run, or gives the reason of the failure, and "
+            "then the same command finishes the run."
         ),
         epilog=(
-            "Trials are kept: the same command goes on after a stop. The logs of a trial that went"
-            " wrong stay next to the record. A disk is filled only where this user may mount one."
-            " Exit codes: 0 all trials are right; 1 some are wrong; 130 or 143 stopped."
+            "Trials are kept: after a stop, the same command continues. The logs of a wrong trial "
+            "stay next to the record. A disk is filled only where this user may mount one. Exit "
+            "codes: 0 all trials are right; 1 some are wrong; 130 or 143 stopped."
         ),
     )
     parser.add_argument(
         "--trials", type=int, default=6, metavar="N",
-        help="trials on record when it ends, each of up to 14 strikes: 6",
+        help="number of recorded trials to reach, each of up to 14 strikes: 6",
     )  # fmt: skip
     parser.add_argument(
         "--only", type=int, nargs="+", metavar="NUMBER", help="run these trials (again)"
@@ -106,14 +107,14 @@ def _add(path: Path, trial: Mapping[str, Any]) -> None:
         write_json(machine, environment(["python", "-m", "harness.strikes"]) | machine_load())
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps(trial) + "\n")
-        # On disk at once: a finished trial must survive whatever stops the next one.
+        # Written to the disk at once: a finished trial must survive a crash in the next one.
         file.flush()
         os.fsync(file.fileno())
 
 
 @contextmanager
 def _small_disk() -> Iterator[tuple[Path, bool]]:
-    """Yield a folder, and whether it is on a disk of its own that can be filled.
+    """Yield a folder, and whether it is on a separate small disk that can be filled.
 
     The disk needs a mount, which not every user may make.
     """
@@ -126,7 +127,9 @@ def _small_disk() -> Iterator[tuple[Path, bool]]:
             and not subprocess.run(words, capture_output=True, check=False).returncode
         )
         if not can_fill:
-            print("no disk of its own could be mounted here: none is filled", file=sys.stderr)
+            print(
+                "no separate disk could be mounted here, so no trial fills a disk", file=sys.stderr
+            )
         try:
             yield folder, can_fill
         finally:

@@ -13,11 +13,11 @@ _STREAM: Final = 0x57B1
 """Part of the seed that separates the draws of trials from those of other programs."""
 _FEWEST: Final = 10
 _MOST: Final = 24
-"""Most strikes of a trial; ``_FEWEST`` is the least."""
+"""Largest number of strikes in a trial; ``_FEWEST`` is the smallest."""
 _FEWEST_S: Final = 0.2
 _MOST_S: Final = 2.5
-"""Most seconds between two strikes; ``_FEWEST_S`` is the least. The range covers strikes during a
-change of workers and well after one."""
+"""Largest number of seconds between two strikes; ``_FEWEST_S`` is the smallest. The range covers
+strikes during a change of workers and well after one."""
 
 
 class Victim(StrEnum):
@@ -87,7 +87,7 @@ class Strike:
     victim: Victim
     how: How
     after_s: float
-    """Seconds since the strike before it, or since the start of the first worker."""
+    """Seconds since the previous strike, or since the start of the first worker."""
     lasting_s: float
     """Seconds until a stopped driver is continued or a disk has room again; else unused."""
     choice: float
@@ -111,8 +111,8 @@ def draw(number: int, *, can_fill: bool) -> TrialPlan:
     """Draw the plan of one trial; equal numbers give equal plans.
 
     Args:
-        number: of the trial, from 0.
-        can_fill: whether this machine has a small disk to fill; without one workers are killed.
+        number: number of the trial, from 0. can_fill: whether this machine has a small disk to
+            fill; without one workers are killed.
     """
     rng = np.random.default_rng([number, _STREAM])
     names = sorted(BACKENDS)

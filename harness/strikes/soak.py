@@ -118,10 +118,8 @@ def soak(backend: str, seed: int, minutes: float, folder: Path) -> dict[str, Any
     """Run one command under strikes for a given time, and return its record.
 
     Args:
-        backend: one of ``BACKENDS``.
-        seed: of the jobs and of the strikes.
-        minutes: in which jobs arrive.
-        folder: empty; takes the results.
+        backend: one of ``BACKENDS``. seed: seed of the jobs and of the strikes. minutes: length of
+            the period in which jobs arrive. folder: empty folder for the results.
     """
     rng = np.random.default_rng([seed, _STREAM, sorted(BACKENDS).index(backend)])
     lasting_s = 60.0 * minutes
@@ -219,19 +217,25 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m harness.strikes.soak",
         description=(
-            "Train random jobs under every backend, with rescales and blows from outside, and"
-            " watch processes, memory, threads, files, sockets, shared memory and temporary files."
+            "Train random jobs under every backend, with rescales and strikes from outside, and "
+            "watch processes, memory, threads, files, sockets, shared memory and temporary files."
         ),
         epilog=(
-            "A backend that is on record is not soaked again. Exit codes: 0 nothing grew beyond its"
-            " bound; 1 something did, or a run failed; 130 or 143 stopped."
+            "A backend whose record exists is not soaked again. Exit codes: 0 nothing grew beyond "
+            "its bound; 1 something did, or a run failed; 130 or 143 stopped."
         ),
     )
     parser.add_argument(
-        "--minutes", type=float, default=60.0, metavar="M", help="of all backends together: 60"
+        "--minutes",
+        type=float,
+        default=60.0,
+        metavar="M",
+        help="minutes of all backends together: 60",
     )
     parser.add_argument("--backends", nargs="+", choices=sorted(BACKENDS), metavar="NAME")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of jobs and blows: 0")
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="seed of jobs and strikes: 0"
+    )
     parser.add_argument(
         "--out", type=Path, default=Path("results/soak"), metavar="DIR",
         help="folder of the records, one a backend: results/soak",

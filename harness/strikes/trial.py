@@ -77,9 +77,8 @@ def run_trial(plan: TrialPlan, folder: Path, logs: Path) -> Trial:
     """Run a trial, strike it, and judge the result.
 
     Args:
-        plan: of the trial.
-        folder: empty; the run's results go there. Its disk is filled if the plan says so.
-        logs: folder on another disk; takes the commands' output.
+        plan: plan of the trial. folder: empty folder for the run's results. Its disk is filled if
+            the plan says so. logs: folder on another disk; takes the commands' output.
     """
     trial = Trial(plan)
     words = _prepare(folder, plan.backend)
@@ -101,7 +100,8 @@ def run_trial(plan: TrialPlan, folder: Path, logs: Path) -> Trial:
 
 
 def judge(folder: Path, backend: str) -> list[str]:
-    """Return the mistakes of the one finished run that a backend left in a folder."""
+    """Return the mistakes of a backend's finished run; more or fewer than one run is a mistake
+    too."""
     try:
         runs = list(iter_runs(folder / _RUNS))
     except StoreError as error:
@@ -110,7 +110,7 @@ def judge(folder: Path, backend: str) -> list[str]:
         return [f"{len(runs)} finished runs after the command ended with 0"]
     metrics = runs[0].metrics
     wanted = {"jobs_submitted": 4, "jobs_finished": 4, "samples_missed": 0, "samples_repeated": 0}
-    if CHECKS_BITS in BACKENDS[backend]:  # a run without the comparison is wrong as well
+    if CHECKS_BITS in BACKENDS[backend]:  # a run without the bitwise comparison is wrong as well
         wanted["bitwise_equal"] = 1
     return [
         f"{name} is {metrics.get(name)}, not {value}"

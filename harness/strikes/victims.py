@@ -23,7 +23,7 @@ def find(driver: psutil.Process, victim: Victim) -> list[psutil.Process]:
 
     A forked process has the command line of the fork server that made it. So workers and stores are
     recognised by the log file to which they write. TorchElastic's agents share a log with their
-    workers, and are struck like them.
+    workers, so they count as workers here.
 
     Args:
         driver: the command's own process.

@@ -32,7 +32,7 @@ _TRIAL = ("scaling", "seed", "repetition")
 _SCRIPTED = "scripted"
 _POOL = "workload.pool."
 _SHOWN = 3
-"""Number of differences that are named for a run that is no point of its study."""
+"""Number of differences that a message names for a run that is no point of its study."""
 
 Cell = str
 """Fixed part of a point, as canonical JSON."""
@@ -57,9 +57,8 @@ def check(
     ``harness.validate`` checks whether each run is sound.
 
     Args:
-        runs: the results.
-        division: ``closed`` or ``open``.
-        study: the shipped study that they claim to be; None: the study in their manifests.
+        runs: the results. division: ``closed`` or ``open``. study: the shipped study that the
+            results claim to be; None: the study in their manifests.
     """
     problems: list[Problem | str] = []
     try:
@@ -74,7 +73,7 @@ def check(
     for name, own in sorted(_by_study(runs, study).items()):
         if name not in options("study"):
             place = f"{len(own)} runs of {name or 'no study'}"
-            hint = f"say of which with --study; {suggest(name, options('study'))}"
+            hint = f"name the study with --study; {suggest(name, options('study'))}"
             problems.append(Problem(place, "are not of a shipped study", hint))
             continue
         problems += closed_problems(own, load_study(name))
@@ -89,7 +88,7 @@ def _by_study(runs: Sequence[StoredRun], study: str | None) -> dict[str, list[St
 
 
 def closed_problems(runs: Sequence[StoredRun], study: Study) -> Iterator[Problem | str]:
-    """Yield what keeps runs from being a whole closed result of a study."""
+    """Yield each reason why runs are not a complete closed result of a study."""
     configs = [read_words([*study.base, *point.overrides]) for point in study.points()]
     is_scripted = all(config.choices["scheduler"] == _SCRIPTED for config in configs)
     library, planned = Library(), {}
@@ -117,7 +116,7 @@ def closed_problems(runs: Sequence[StoredRun], study: Study) -> Iterator[Problem
         yield from _other_data(run, works[cell])
         criteria = run.manifest.get("criteria")
         if criteria and run.manifest.get("sweep") == study.name and criteria != kept:
-            fact = "was made when other criteria judged the study"
+            fact = "was made under other criteria of the study"
             yield Problem(run.run_id, fact, "run the point again")
         done.setdefault(_system(run.config, is_scripted), set()).add(cell)
     for system, cells in sorted(done.items()):
@@ -166,12 +165,11 @@ def _as_mapping(config: RunConfig) -> Mapping[str, Any]:
 def _fixed(
     config: Mapping[str, Any], is_scripted: bool, used: Collection[str] | None = None
 ) -> dict[str, str]:
-    """Return the part of a configuration that is the work, by dotted key, as texts.
+    """Return the fixed part of a configuration (the work), by dotted key, as texts.
 
     Args:
-        config: configuration of a point or a run.
-        is_scripted: true if the scheduler is work too.
-        used: workloads that the jobs have; others of the pool are left out. None: all.
+        config: configuration of a point or a run. is_scripted: true if the scheduler is part of the
+            work. used: workloads that the jobs use; others of the pool are left out. None: all.
     """
     groups = (*_FIXED, *(["scheduler"] if is_scripted else []), *_TRIAL)
     found = dict(sorted(pair for name in groups for pair in _flat(config.get(name), name)))

@@ -1,4 +1,4 @@
-"""Estimate of the time that something still takes, from its pace so far."""
+"""Estimate of remaining time from the pace so far."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class Pace:
     """Estimator of the seconds left, from the pace in the later half of the time so far.
 
     A replay's pace changes with the length of the queue, so only the later half counts. A fixed
-    time would judge an hour by its last seconds. Work done before the first look counts in no pace.
+    time would judge an hour by its last seconds. Work done before the first call is left out.
     """
 
     def __init__(self) -> None:
@@ -21,7 +21,7 @@ class Pace:
     def left_s(self, share: float, now_s: float) -> float | None:
         """Return the seconds left when ``share`` of the whole (0 to 1) is done at ``now_s``.
 
-        None while no more is done than at the first look.
+        None until some work was done after the first call.
         """
         times_s, shares = self._times_s, self._shares
         times_s.append(now_s)

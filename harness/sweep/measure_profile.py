@@ -109,7 +109,8 @@ def _look_at(
 
 
 def tour(sizes: Sequence[int]) -> list[int]:
-    """Return a closed path from the first size over every ordered pair of sizes exactly once."""
+    """Return a closed path from the first size that contains every ordered pair of sizes exactly
+    once."""
     left = {size: [other for other in sizes if other != size] for size in sizes}
     stack, way = [sizes[0]], []
     while stack:

@@ -32,7 +32,7 @@ from harness.files.owned_names import is_alive
 from harness.results.store import StoredRun
 
 LOOK_S = 1.0
-"""Seconds between two looks at another command's claim; on NFS each look is a message or two."""
+"""Seconds between two checks of another command's claim; on NFS each check is a message or two."""
 _CLAIM, _MACHINE = ".claim-", ".machine-"
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
@@ -54,7 +54,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Answer if another command has the claim."""
+    """Refusal of a claim, because another command has it."""
 
     is_of_machine: bool
     """True if no other such point can be claimed either, because a live point runs alone."""
@@ -79,7 +79,7 @@ class Claim:
         return tuple(lock.descriptor for lock in self._locks)
 
     def release(self) -> None:
-        """Let other commands have the point, whose process must have ended."""
+        """Release the point for other commands; its process must have ended."""
         for lock in self._locks:
             lock.release()
         self._locks = ()
@@ -124,7 +124,9 @@ class Claims:
         if isinstance(taken, Refusal):
             holder = taken.holder and (taken.holder.pid, taken.holder.host)
             self._tell((None if taken.is_of_machine else run_id, holder), str(taken))
-        elif (found := find()) is not None:  # its last holder stored it since the first look
+        elif (
+            found := find()
+        ) is not None:  # the last holder has stored the run since the first check
             taken.release()
             return found
         return taken
@@ -133,8 +135,7 @@ class Claims:
     def claimed(
         self, run_id: str, find: Callable[[], StoredRun | None], *, alone: bool
     ) -> Iterator[StoredRun | None]:
-        """Wait for the claim of a point and hold it, or yield the run that has been stored
-        meanwhile.
+        """Wait for the claim of a point and hold it; yield the run if it was stored meanwhile.
 
         Args:
             run_id: as for ``take``.
@@ -159,7 +160,7 @@ class Claims:
             self._say(line)
 
     def _take(self, run_id: str, alone: bool) -> Claim | Refusal:
-        # The machine comes first, so that a command with a point's claim can start it at once.
+        # The machine is locked first, so that a command with a point's claim can start it at once.
         machine = _lock(
             self._root / f"{_MACHINE}{socket.gethostname()}",
             fcntl.LOCK_EX if alone else fcntl.LOCK_SH,
@@ -179,7 +180,7 @@ class Claims:
         return Claim((machine, point))
 
     def _first_here(self) -> Holder | None:
-        """Return the other holder on this machine that has run a point for longest."""
+        """Return the other command on this machine whose point has run for longest."""
         holders = filter(None, map(_holder, self._root.glob(f"{_CLAIM}*")))
         own = (os.getpid(), socket.gethostname())
         here = [h for h in holders if h.host == own[1] and h.pid != own[0] and is_alive(h.pid)]
@@ -188,7 +189,7 @@ class Claims:
 
 @dataclass(frozen=True, slots=True)
 class _Lock:
-    """Locked file. The locks of two descriptors exclude each other, even in one process."""
+    """Locked file. The locks of two file descriptors exclude each other, even in one process."""
 
     path: Path
     descriptor: int
@@ -202,7 +203,7 @@ class _Lock:
         os.close(self.descriptor)
 
     def is_in_place(self) -> bool:
-        """Return whether the open file is still the one that its name leads to."""
+        """Return whether the path still names the file that is open."""
         try:
             return os.path.samestat(os.fstat(self.descriptor), self.path.stat())
         except FileNotFoundError:
@@ -210,7 +211,7 @@ class _Lock:
 
 
 def _lock(path: Path, how: int) -> _Lock | None:
-    """Lock a file, which is created if missing; None if another holder excludes it."""
+    """Lock a file, which is created if missing; return None if another process has locked it."""
     while True:
         lock = _Lock(path, os.open(path, os.O_RDWR | os.O_CREAT, 0o666))
         is_held = False
@@ -232,7 +233,7 @@ def _lock(path: Path, how: int) -> _Lock | None:
 
 
 def _write(descriptor: int, holder: Holder) -> None:
-    """Write the holder into the file. Only messages need it, so a full disk stops no run here."""
+    """Write the holder into the file. Only messages need it, so a full disk is no error here."""
     with contextlib.suppress(OSError):
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps(asdict(holder)).encode(), 0)

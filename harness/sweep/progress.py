@@ -105,10 +105,13 @@ class RunProgress(_Shown):
         self._pace = Pace()
 
     def show(self, progress: replay.Progress) -> None:
-        """Show what the replay reports now and then."""
+        """Show the state that the replay reports from time to time."""
         share = progress.num_ended / progress.num_jobs
         left_s = self._pace.left_s(share, self._clock())
-        note = f"{progress.num_live:,} there, at {seconds(progress.time_s)} of the trace"
+        note = (
+            f"{progress.num_live:,} in the queue or running, at {seconds(progress.time_s)} of "
+            "the trace"
+        )
         self.update(progress.num_ended, left_s, note)
 
 
@@ -130,6 +133,6 @@ class SweepProgress(_Shown):
         self.say(f"[{self._num_ended}/{self._total}] {title}: stored by another command")
 
     def waiting(self, remaining_s: float, running: Sequence[str]) -> None:
-        """Show the points that run; none: all that are left wait for other commands."""
+        """Show the running points; none: all remaining points wait for other commands."""
         shown = ", ".join(running[:2]) + (", ..." if len(running) > 2 else "")
         self.update(self._num_ended, remaining_s, f"now {shown or 'waiting'}")

@@ -2,8 +2,8 @@
 
 Simulated points run in parallel. Points that occupy the machine (the live engine) run afterwards,
 one at a time and alone, so that nothing disturbs their clock. Finished points stay finished: after
-any stop the same command continues. A point that another command runs is left to it, and counts as
-stored once it is (see ``claims.py``).
+any stop the same command continues. A point that another command runs is skipped here, and counts
+as stored when that command has stored it (see ``point_claims.py``).
 """
 
 from __future__ import annotations
@@ -117,11 +117,14 @@ def plan_sweep(
 
 
 def _same_runs(entries: Sequence[Entry]) -> dict[str, list[Point]]:
-    """Return points that would be the same run, and so would overwrite each other."""
+    """Return a problem for points that are the same run, and so would overwrite each other."""
     by_run: dict[str, list[Point]] = {}
     for entry in entries:
         by_run.setdefault(entry.planned.run_id, []).append(entry.point)
-    fact = "differ only in what does not determine the results; give one of them, or a seed each"
+    fact = (
+        "are the same run, since they differ only in options without effect on results; give "
+        "one of them, or a different seed to each"
+    )
     return {f"points of run {r}: {fact}": p for r, p in by_run.items() if len(p) > 1}
 
 
@@ -144,7 +147,7 @@ def read_words(
         library: parts already loaded and checked for other points.
 
     Raises:
-        UserError: everything that is wrong with the words and with what they compose.
+        UserError: all mistakes in the words and in the configuration that they compose.
     """
     understood = parse_overrides(words)
     container, problems = compose(understood, base)
@@ -172,7 +175,7 @@ def show_plan(sweep: Sweep, entries: Sequence[Entry]) -> None:
         time_text = f"about {seconds(entry.estimate_s)}" if entry.is_open else "stored already"
         jobs = len(entry.planned.trace.jobs)
         line = f"{number:4}  {axes}  {jobs:,} jobs, {time_text}  ({entry.planned.run_id})"
-        out.print(line, markup=False)  # a list of names would be taken for a style
+        out.print(line, markup=False)  # rich would read a list of names as a style
     still = [entry for entry in entries if entry.is_open]
     print_warnings(entry.planned for entry in still)
     total = seconds(remaining_s(entries, _width(sweep)))
@@ -235,13 +238,13 @@ def run_sweep(sweep: Sweep, entries: list[Entry]) -> int:
     show_summary(entries, folder)
     if exit_code:
         left = sum(entry.stored is None for entry in entries)
-        out.print(f"{left} points are left; the same command goes on with them.")
+        out.print(f"{left} points are left; the same command continues with them.")
         return exit_code
     return 1 if failed else 0
 
 
 def _run_all(sweep: Sweep, entries: Sequence[Entry], folder: Path, progress: SweepProgress) -> None:
-    """Start points as room appears until none is left."""
+    """Start points as others end, until none is left."""
     width = _width(sweep)
     waiting = sorted(
         (entry for entry in entries if entry.is_open), key=lambda e: e.planned.engine.exclusive
@@ -256,7 +259,8 @@ def _run_all(sweep: Sweep, entries: Sequence[Entry], folder: Path, progress: Swe
             running.remove(entry)
             _finish(entry)
             progress.ended(_title(entry), entry.status, entry.wall_s)
-        # Every end makes room. Claims of other commands are checked only every ``LOOK_S``.
+        # Every end of a point makes room for another. Claims of other commands are checked only
+        # every ``LOOK_S``.
         if ended or time.monotonic() >= next_look_s:
             _start(waiting, running, width, claims, folder, progress)
             next_look_s = time.monotonic() + LOOK_S
@@ -300,7 +304,7 @@ def _start(
 
 
 def _process(entry: Entry, folder: Path, descriptors: Sequence[int]) -> PointProcess:
-    """Return the process of a point, which reads its resolved configuration, so that editing files
+    """Return the process of a point. It reads the resolved configuration, so that editing files
     does not change it."""
     planned = entry.planned
     path = _own_file(folder / "points", planned.run_id, ".yaml")
@@ -324,11 +328,11 @@ def _own_file(folder: Path, run_id: str, suffix: str) -> Path:
 
 
 def mirror_all(entries: Sequence[Entry]) -> None:
-    """Mirror every stored point in this one process; a point that is mirrored already stays as it
-    is.
+    """Copy every stored point to MLflow, in this process; points that MLflow has already stay as
+    they are.
 
-    Points do not mirror themselves, because loading MLflow takes longer than most simulated points.
-    A store that another process has locked is waited for once, not for every point.
+    The points' own processes do not, because loading MLflow takes longer than most simulated
+    points. A store that another process has locked is waited for once, not for every point.
     """
     locked: list[Mapping[str, Any]] = []
     for entry in entries:

@@ -107,7 +107,7 @@ def fixed_size_lines(rows: Sequence[FixedSizeRecord]) -> list[str]:
     """Return how many jobs ended with the bits of their fixed-size reference, and how the others
     differ.
 
-    The result is empty if that was not checked.
+    The result is empty if the jobs were not checked.
     """
     if not rows:
         return []

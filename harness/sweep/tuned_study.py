@@ -9,8 +9,8 @@ from typing import Any
 
 import yaml
 
-from harness.configuration.compose import CONFIG_DIR, is_file
-from harness.configuration.study import load_study
+from harness.configuration.compose import is_file, option_files
+from harness.configuration.study import load_study, study_name
 from harness.errors import Problem, UserError
 
 SYSTEM_GROUPS = ("scheduler", "backend", "engine")
@@ -38,7 +38,7 @@ def write_into(label: str, chosen: Mapping[str, Sequence[str]]) -> Path:
         UserError: the study is unknown, or has no inputs or different ones.
     """
     grids = load_study(label).grids
-    path = Path(label) if is_file(label) else CONFIG_DIR / "study" / f"{label}.yaml"
+    path = Path(label) if is_file(label) else option_files("study")[study_name(label)]
     kept = [grid for grid in grids if not set(grid.get("scheduler", ())) & chosen.keys()]
     inputs = [{a: v for a, v in grid.items() if not is_of_system(a)} for grid in grids]
     place = f"study {label}"

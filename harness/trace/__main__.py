@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _understood(words: Sequence[str]) -> argparse.Namespace:
-    """Return the command and its options; exit with 2 at an unknown option.
+    """Parse the command and its options; exit with 2 at an unknown option.
 
     argparse ends a list of positionals at the first option. The rest of the KEY=VALUE words is
     therefore collected from the arguments that argparse did not recognise.
@@ -58,7 +58,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="lint|show|generate")
     for name, command, text in (
-        ("lint", _lint, "list rows that are wrong, doubtful, or do not fit a cluster"),
+        (
+            "lint",
+            _lint,
+            "list rows that are wrong or doubtful, or whose jobs do not fit on a cluster",
+        ),
         ("show", _show, "print counts, load, percentiles and bars"),
     ):
         sub = commands.add_parser(
@@ -77,18 +81,24 @@ def _parser() -> argparse.ArgumentParser:
         sub.add_argument(
             "--cluster",
             metavar="NAME",
-            help=f"for load, and jobs that do not fit; a YAML file, or one of {_listed('cluster')}",
+            help="cluster, for load and jobs that do not fit; a YAML file, or one of "
+            f"{_listed('cluster')}",
         )
         sub.add_argument(
             "--profile",
             metavar="NAME",
-            help="throughputs, for traces whose work is recomputed, and to find deadlines that"
-            " nobody can meet; a YAML file, or one of " + _listed("profile"),
+            help="throughputs, for traces whose work is recomputed and to find impossible "
+            "deadlines; a YAML file, or one of " + _listed("profile"),
         )
         sub.add_argument(
-            "--seed", type=seed, default=0, help="of the transforms that draw numbers (default 0)"
+            "--seed",
+            type=seed,
+            default=0,
+            help="seed of the transforms that draw numbers (default 0)",
         )
-        sub.add_argument("--raw", action="store_true", help="look at the file alone: no transforms")
+        sub.add_argument(
+            "--raw", action="store_true", help="check the file alone, without transforms"
+        )
         sub.set_defaults(command=command)
     drawing = commands.add_parser(
         "generate",

@@ -1,6 +1,6 @@
-"""A CSV of the user's own, described by a YAML of column names, units and rules.
+"""Reader of a user's own CSV, described by a YAML of column names, units and rules.
 
-No code is needed. A whole trace file for the frame of this reader::
+No code is needed. This is a complete YAML of a trace::
 
     name: lab_week
     source: our own logs, week 12
@@ -123,7 +123,7 @@ class ColumnsReader(ColumnOptions):
         return rows
 
     def _submissions(self, cells: Cells, names: Mapping[str, str], notes: set[str]) -> Submissions:
-        """Return the jobs of all rows; a wrong cell gets a value that causes no second problem."""
+        """Return the jobs of all rows; wrong cells get values that cause no further problems."""
         cells.workload = workload = self._workload(cells)
         arrival_s, deadline_s = self._time(cells, "arrival"), self._time(cells, "deadline")
         if self.deadlines == "relative":
@@ -167,7 +167,7 @@ class ColumnsReader(ColumnOptions):
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The files that are read."""
+        """Files that the reader reads."""
         return (Path(self.path),)
 
     def read(self) -> Trace:
@@ -182,7 +182,7 @@ class ColumnsReader(ColumnOptions):
         return list(dict.fromkeys(column for rule in rules for column in rule))
 
     def _named_rules(self) -> str:
-        """Return the rules that leave rows out, for the record."""
+        """Return the names of the rules that leave rows out, for the trace's provenance."""
         if not (self.keep_matching or self.drop_matching):
             return "keep_where and drop_where"
         rules = ("keep_where", "drop_where", "keep_matching", "drop_matching")
@@ -290,7 +290,7 @@ def _numbered(names: Sequence[str] | None, arrival_s: Floats) -> Sequence[str] |
 
 
 def _is_told(problem: str, told: Sequence[str]) -> bool:
-    """Return whether a problem follows from a reported one: a pattern that found nothing."""
+    """Return whether a problem only repeats a reported one: a pattern that found nothing."""
     place, _, rest = problem.partition(": ")
     column = rest.partition(" (")[0]
     return any(earlier.startswith(f"{place}: {column} is ") for earlier in told)

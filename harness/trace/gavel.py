@@ -69,7 +69,8 @@ _LAYOUTS: Mapping[int, tuple[str, ...]] = {
 }
 _JOB_TYPE = re.compile(r"(.+?) \(batch size (\d+)\)")
 _NO_BATCH = 1
-"""Batch of job types that name none (A3C, CycleGAN): one step counts as one sample."""
+"""Batch of job types without a batch in their name (A3C, CycleGAN): one step counts as one
+sample."""
 WORKLOADS = {
     "ResNet-18": "resnet18",
     "ResNet-50": "resnet50",
@@ -79,7 +80,7 @@ WORKLOADS = {
     "A3C": "a3c",
     "CycleGAN": "cyclegan",
 }
-"""Workload here for the program of each job type."""
+"""Workload of this project for the program of each job type."""
 
 
 @dataclass(frozen=True)
@@ -96,12 +97,12 @@ class GavelReader:
     Args:
         path: the file; ``.gz`` is fine.
         throughputs: a table of speeds in the same folder, from which durations follow; None:
-            durations are the file's, or unknown.
-        worker_type: which rows of that table count.
-        workload_renames: workload here for each program in the file; None: ``WORKLOADS``.
-        batches: whether the batch in a job type is the ``global`` one or each slot's.
-        slo: what an SLO counts: ``seconds``, ``durations``, or ``refuse`` files that have one.
-        elastic: whether a scheduler may give another number of slots than was asked for.
+            durations are those of the file, or unknown.
+        worker_type: rows of that table that are used. workload_renames: workload of this project
+            for each program in the file; None: ``WORKLOADS``. batches: whether the batch in a job
+            type is the ``global`` one or each slot's. slo: unit of an SLO, ``seconds`` or
+            ``durations``; ``refuse``: files with an SLO are refused. elastic: whether a scheduler
+            may give another number of slots than was asked for.
     """
 
     def __init__(
@@ -124,7 +125,7 @@ class GavelReader:
         self._elastic = elastic
 
     def recognises(self, columns: Sequence[str]) -> bool:
-        """Return False: the file has no header to recognise it by."""
+        """Return False, because the file has no header that could identify it."""
         return False
 
     def parse(self) -> Submissions:
@@ -178,7 +179,7 @@ class GavelReader:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The files that are read."""
+        """Files that the reader reads."""
         beside = [] if self._throughputs is None else [self._path.parent / self._throughputs]
         return (self._path, *beside)
 
@@ -199,8 +200,8 @@ class GavelReader:
         unclear = ~np.isnan(slo) & (np.isnan(allowed_s) | (self._slo == "refuse"))
         if unclear.any():
             raise TraceError(
-                f"{table.where(row)}: SLO is {table.columns['SLO'][row]!r}; set reader.slo to"
-                " seconds, or to durations where these are known"
+                f"{table.where(row)}: SLO is {table.columns['SLO'][row]!r}; set reader.slo to "
+                "seconds, or to durations if these are known"
                 for row in np.flatnonzero(unclear).tolist()
             )
         return allowed_s

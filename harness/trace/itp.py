@@ -40,17 +40,16 @@ _SPELLINGS = {
 }
 _BEST_EFFORT = "best_effort"
 GENERATED = ("workload", "global_batch", "work_samples", "deadline_s")
-"""Fields that upstream made up."""
+"""Fields whose values the publishers of the files generated."""
 
 
 class ItpReader:
     """Reader of ElasticFlow's format.
 
     Args:
-        path: the file; ``.gz`` is fine.
-        deadline_kind: what the deadlines bind, ``hard`` or ``soft``.
-        impossible_deadlines: a deadline at or before its submission is refused
-            (``refuse``), or the job loses it (``drop_deadline``), or the job is left out
+        path: the file; ``.gz`` is fine. deadline_kind: kind of the deadlines, ``hard`` or ``soft``.
+            impossible_deadlines: what happens to a deadline at or before its submission. It is
+            refused (``refuse``), or the job loses it (``drop_deadline``), or the job is left out
             (``drop_job``). What is dropped is counted in the trace's history.
         elastic: whether a scheduler may give another number of slots than was asked for.
     """
@@ -109,7 +108,7 @@ class ItpReader:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The files that are read."""
+        """Files that the reader reads."""
         return (self._path,)
 
     def read(self) -> Trace:
@@ -118,7 +117,7 @@ class ItpReader:
 
 
 def _names(table: Table) -> dict[str, str]:
-    """Return the file's spelling of every field.
+    """Return the column name of every field in this file.
 
     Raises:
         TraceError: for every field whose column is absent or present in several spellings.

@@ -1,4 +1,4 @@
-"""The pods of Alibaba's GPU-sharing cluster of 2023 (openb).
+"""Reader of the pods of Alibaba's GPU-sharing cluster of 2023 (openb).
 
 Columns are ``name``, ``num_gpu`` (0 to 8), ``gpu_milli`` (1000: whole GPUs; less: a share of one),
 ``qos``, ``pod_phase`` (Running, Succeeded, Failed, Pending), ``creation_time``, ``deletion_time``
@@ -124,7 +124,7 @@ class OpenbReader:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The files that are read."""
+        """Files that the reader reads."""
         return (self._path,)
 
     def read(self) -> Trace:

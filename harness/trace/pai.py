@@ -1,4 +1,4 @@
-"""Alibaba's PAI cluster of 2020: jobs and their tasks in two tables without headers.
+"""Reader of Alibaba's PAI cluster of 2020: jobs and tasks in two tables without headers.
 
 ``pai_job_table`` has job_name, inst_id, user, status, start_time and end_time. Its times are those
 of submission and completion, in seconds on one clock. ``pai_task_table`` has job_name, task_name,
@@ -69,11 +69,10 @@ class PaiReader:
     """Reader of the job table and the task table.
 
     Args:
-        path: the job table; ``.gz`` is fine.
-        tasks: the task table, in the same folder.
-        statuses: of the jobs that count.
-        slots_per_device: equal parts of a device, each of which is one slot.
-        elastic: whether a scheduler may give another number of slots than was asked for.
+        path: the job table; ``.gz`` is fine. tasks: the task table, in the same folder. statuses:
+            statuses of the jobs to keep. slots_per_device: equal parts of a device, each of which
+            is one slot. elastic: whether a scheduler may give another number of slots than was
+            asked for.
 
     Raises:
         ValueError: ``slots_per_device`` is below 1.
@@ -97,7 +96,7 @@ class PaiReader:
         self._elastic = elastic
 
     def recognises(self, columns: Sequence[str]) -> bool:
-        """Return False: the files have no header to recognise them by."""
+        """Return False, because the files have no header that could identify them."""
         return False
 
     def parse(self) -> Submissions:
@@ -153,7 +152,7 @@ class PaiReader:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The files that are read."""
+        """Files that the reader reads."""
         return self._path, self._tasks
 
     def read(self) -> Trace:

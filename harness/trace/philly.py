@@ -1,12 +1,12 @@
-"""The Microsoft Philly trace as one CSV: a row for each job, dates, no job ids.
+"""Reader of the Microsoft Philly trace as one CSV: a row for each job, dates, no job ids.
 
 Columns are ``timestamp`` (submission, ``2017-10-09 07:01:55``), ``duration`` (seconds of running),
 ``num_gpus``, ``gpu_time`` (their product; not read) and ``cluster`` (the virtual cluster, VC). Rows
 are not in the order of time, and some are repeated: all are kept.
 
-The program of a job is not known. Its workload is ``recorded``, its work is counted in
-slot-seconds (duration x GPUs), and throughput is taken as linear. Its global batch is its
-number of GPUs: one slot-second on each slot makes one step.
+The program of a job is not known. Its workload is ``recorded``, its work is counted in slot-seconds
+(duration x GPUs), and throughput is assumed to be linear. Its global batch is its number of GPUs:
+one slot-second on each slot makes one step.
 
 Source: Jeon et al., "Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training
 Workloads", USENIX ATC 2019; the CSV is the one that Pollux (OSDI 2021) replays.
@@ -102,7 +102,7 @@ class PhillyReader:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The files that are read."""
+        """Files that the reader reads."""
         return (self._path,)
 
     def read(self) -> Trace:

@@ -1,4 +1,4 @@
-"""The Microsoft Philly trace as it was published: one JSON list of jobs with their attempts.
+"""Reader of the Microsoft Philly trace as published: a JSON list of jobs with their attempts.
 
 A job has ``jobid``, ``vc``, ``user``, ``status`` (Pass, Killed, Failed), ``submitted_time`` and
 ``attempts``. An attempt has ``start_time``, ``end_time`` and ``detail``, a list of hosts with their
@@ -142,7 +142,7 @@ class PhillyJsonReader:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The files that are read."""
+        """Files that the reader reads."""
         return (self._path,)
 
     def read(self) -> Trace:
@@ -237,7 +237,8 @@ def _attempt(place: str, attempt: Any, problems: list[str]) -> Iterator[_Attempt
     if start_s is None or end_s is None or not gpus:
         return
     if end_s < start_s:
-        problems.append(f"{place}: ends {start_s - end_s:.0f} s before it starts; mend the times")
+        problems.append(f"{place}: ends {start_s - end_s:.0f} s before it starts; correct the "
+                        "times")
         return
     if end_s > start_s:
         yield _Attempt(start_s, end_s, gpus)

@@ -15,11 +15,11 @@ from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
+from harness.configuration.compose import option_files
 from harness.configuration.fast_yaml import read_yaml
 from harness.errors import Problem, UserError, suggest
 from harness.results.criteria import LEDGER, digest, name
 from reports.claims.group_numbers import GROUP_NUMBERS
-from reports.runs.selection import STUDIES
 
 ROOT = LEDGER.parents[1]
 PAPERS = ("edl", "saxena", "easyscale", "elasticflow", "hu")
@@ -198,8 +198,8 @@ def _criterion(place: str, source: Any, problems: list[Problem | str]) -> Criter
     found = Criterion(**values)
     if found.beside is not None and (found.measure != "ratio" or {*found.beside} != {"of", "over"}):
         problems.append(Problem(f"{place}.beside", "is a ratio's alone, with of and over"))
-    if not (STUDIES / f"{found.study}.yaml").is_file():
-        studies = sorted(path.stem for path in STUDIES.glob("*.yaml"))
+    studies = option_files("study")
+    if found.study not in studies:
         fact = f"there is no study {found.study}"
         problems.append(Problem(place, fact, suggest(found.study, studies)))
     if found.measure not in _MEASURES:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from harness.errors import StoredDataError
 from harness.results.tables import TableError
 from reports.claims.group_numbers import GROUP_NUMBERS
 from reports.claims.ledger import Criterion
@@ -22,7 +23,7 @@ Cell = tuple[str, ...]
 """Values of a criterion's ``each``."""
 
 
-class MeasureError(Exception):
+class MeasureError(StoredDataError):
     """Records that do not fit the criterion; the text says why."""
 
 

@@ -48,7 +48,7 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
         _draw_bound(axis, inside)
         axis.set_ylim(0, _TALLEST)
         axis.set_yticks(range(0, 101, 20))
-        axis.set_xlabel("scheduler (how far it was checked)")
+        axis.set_xlabel("scheduler (verification level)")
         axis.set_ylabel("deadlines met (% of jobs)")
         axis.grid(visible=False, axis="x")
         style.put_note(figure, inside)

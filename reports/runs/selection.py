@@ -12,14 +12,14 @@ from weakref import WeakKeyDictionary
 
 from harness.comparison.inputs import Outdated, contents_labels, outdated
 from harness.configuration.benchmark_version import VersionError, one_version
+from harness.configuration.compose import option_files
 from harness.configuration.identity import portable
+from harness.errors import StoredDataError
 from harness.files.bounded_file import parse_json, read_text
 from harness.machine.manifest import hardware_slug
 from harness.results import verification_levels as levels
 from harness.results.records import ChangeRecord, GrantRecord, JobRecord, OutageRecord
 from harness.results.store import StoredRun, iter_runs
-
-STUDIES = Path(__file__).resolve().parents[2] / "configs" / "study"
 
 _SYSTEM = ("scheduler", "backend", "placement", "launcher")
 _SETTING = ("trace", "workload", "cluster", "profile", "scaling")
@@ -30,7 +30,7 @@ _Labelled = tuple[str, Mapping[str, str]]
 """A run's study and its options."""
 
 
-class SelectionError(Exception):
+class SelectionError(StoredDataError):
     """Selection that cannot be reported; the text says where the fault is and what to do."""
 
 
@@ -185,7 +185,7 @@ def select(directories: Sequence[Path], study: str | None = None) -> list[Report
         one_version([run.manifest for run in runs], ", ".join(map(str, directories)))
     except VersionError as error:
         raise SelectionError(str(error)) from error
-    studies = {path.stem for path in STUDIES.glob("*.yaml")}
+    studies = option_files("study").keys()
     left_out = tuple(outdated(runs))
     old = {each.run.run_id for each in left_out}
     return [

@@ -8,14 +8,15 @@ from typing import Any
 
 import yaml
 
+from harness.configuration.compose import option_files
 from reports.claims.ledger import Claim
-from reports.runs.selection import STUDIES, ReportRun, SelectionError, sweep_of
+from reports.runs.selection import ReportRun, SelectionError, sweep_of
 
 
 def description(study: str) -> str:
     """Return what a study compares, by its file; "" without a file or a description."""
-    path = STUDIES / f"{study}.yaml"
-    if not path.is_file():
+    path = option_files("study").get(study)
+    if path is None:
         return ""
     document = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
     return " ".join(str(document.get("description", "")).split())
@@ -27,8 +28,8 @@ def study_figures(study: str) -> tuple[str, ...] | None:
     Raises:
         SelectionError: the entry is not a list.
     """
-    path = STUDIES / f"{study}.yaml"
-    if not path.is_file():
+    path = option_files("study").get(study)
+    if path is None:
         return None
     figures = (yaml.safe_load(path.read_text(encoding="utf-8")) or {}).get("figures")
     if figures is not None and not isinstance(figures, list):

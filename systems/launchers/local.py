@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.contracts.process import Exit, ProcessSpec, Spares, SpareSpec, Warmth
+from harness.errors import RunError
 from systems.launchers.exits import Kills, describe_exit
 from systems.launchers.preimported import Preimported
 
@@ -36,7 +37,7 @@ GROUP_LOOK_S = 0.005
 """Time between two looks at the groups while the launcher closes."""
 
 
-class LauncherError(Exception):
+class LauncherError(RunError):
     """A process cannot be started; the text gives the reason and a remedy."""
 
 
@@ -104,6 +105,8 @@ class Local:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                # A group of its own: signals reach what it starts, and the terminal's Ctrl-C does
+                # not reach it.
                 start_new_session=True,
             )
         return handle
@@ -114,6 +117,7 @@ class Local:
             self._kills.note(handle, signum)
         process = self._processes.get(handle)
         if process is not None:
+            # Only before it is reaped: afterwards another group may have its number.
             if process.poll() is None:
                 os.killpg(process.pid, signum)
         elif self._zygote is not None and handle in self._logs:

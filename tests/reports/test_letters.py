@@ -181,7 +181,7 @@ def test_a_report_on_jobs_of_any_name(tmp_path, capsys):
     assert len(list(site.glob("figures/*.png"))) == 2
 
 
-FINDS = "from reports import letters; print(letters._others(frozenset('中')))"
+FINDS = "from reports.drawing import letters; print(letters._others(frozenset('中')))"
 
 
 def test_a_font_that_was_installed_after_matplotlib_made_its_list_is_found(tmp_path):

@@ -121,7 +121,7 @@ def test_no_page_names_a_scheduler_without_its_level(full_site: Path) -> None:
     (study,) = (full_site / "studies").iterdir()
     text = (study / "index.html").read_text(encoding="utf-8")
     assert "fifo (exact) / stop_resume" in text
-    assert "how far it was checked" in text
+    assert "followed by its verification level" in text
 
 
 def test_the_rules_of_claims_name_schedulers_with_their_levels() -> None:

@@ -224,7 +224,7 @@ def test_a_studys_file_that_names_no_figure_is_explained(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     (tmp_path / "demo.yaml").write_text(f"description: d\nfigures: {figures}\n", encoding="utf-8")
-    monkeypatch.setattr(about, "STUDIES", tmp_path)
+    monkeypatch.setattr(about, "option_files", lambda _: {"demo": tmp_path / "demo.yaml"})
     assert main([*words, "--results", str(store), "--out", str(tmp_path / "site")]) == 2
     error = capsys.readouterr().err
     assert f"demo.yaml: figures: {text}" in error

@@ -10,10 +10,11 @@ import yaml
 from sample_runs import write_run
 from test_report import read_page
 
+from harness.configuration.compose import option_files
 from reports.__main__ import main
 from reports.claims import ledger
 from reports.figures import FIGURES
-from reports.runs.selection import STUDIES, select
+from reports.runs.selection import select
 from reports.site import about, page_figures
 
 LEFT_OUT = {"grants": 9, "changes": 9, "decisions": 9}
@@ -24,9 +25,9 @@ def draw_site(runs: Path, out: Path) -> None:
 
 
 def test_description_is_that_of_the_studys_file() -> None:
-    for path in STUDIES.glob("*.yaml"):
+    for study, path in option_files("study").items():
         described = yaml.safe_load(path.read_text(encoding="utf-8"))["description"]
-        assert about.description(path.stem) == " ".join(described.split()) != ""
+        assert about.description(study) == " ".join(described.split()) != ""
     assert about.description("no-study") == ""
 
 

@@ -11,6 +11,7 @@ import pytest
 import yaml
 from sample_runs import write_run
 
+from harness.configuration.compose import options
 from harness.errors import UserError
 from harness.results import store
 from harness.results.criteria import LEDGER, criteria_of, digest, name
@@ -28,7 +29,7 @@ from reports.claims.verdicts import (
     judge,
     judge_one,
 )
-from reports.runs.selection import STUDIES, ReportRun, select
+from reports.runs.selection import ReportRun, select
 from reports.site.build import by_study
 
 REFERENCE = Path(__file__).parents[2] / store.REFERENCE
@@ -283,8 +284,8 @@ def test_runs_keep_the_digests_of_what_judges_them():
         for claim in paper.claims:
             for named, each in claim.names().items():
                 in_ledger.setdefault(each.study, {})[named] = each.digest
-    for path in STUDIES.glob("*.yaml"):
-        assert criteria_of(path.stem) == in_ledger.get(path.stem, {})
+    for study in options("study"):
+        assert criteria_of(study) == in_ledger.get(study, {})
     assert in_ledger
     assert criteria_of(None) == {}
     assert name("edl-fig1", 2) == "edl-fig1/2"

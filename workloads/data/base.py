@@ -10,10 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.contracts.workload import Batch
+from harness.errors import StoredDataError
 from workloads.data.augmentation import Augmented
 
 
-class DataError(ValueError):
+class DataError(StoredDataError, ValueError):
     """An error for unusable files. ``problems`` has one line each: place, fact, way out."""
 
     def __init__(self, problems: Sequence[str]) -> None:

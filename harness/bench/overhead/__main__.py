@@ -47,15 +47,15 @@ def build_parser() -> argparse.ArgumentParser:
             f" script again (for the noise). Defaults: {DEFAULTS.name} among the configurations."
         ),
         epilog=(
-            "Keep the machine quiet meanwhile. Every finished trial is kept: the same command"
-            " goes on after a stop, before which the record is written, too. Exit codes: 0"
-            " measured; 1 a trial failed; 2 a wrong argument; 130 or 143 stopped."
+            "Run nothing else on the machine meanwhile. Finished trials are kept, and a stop also "
+            "writes the record; the same command continues. Exit codes: 0 measured; 1 a trial "
+            "failed; 2 a wrong argument; 130 or 143 stopped."
         ),
     )
     parser.add_argument("--workloads", metavar="POOL/NAME,...", help="such as toy/toy,tiny/bert")
     parser.add_argument("--workers", metavar="N,...", help="numbers of workers")
     parser.add_argument("--steps", type=int, metavar="N", help="steps of a trial, of all workloads")
-    parser.add_argument("--drop", type=int, metavar="N", help="first steps that do not count")
+    parser.add_argument("--drop", type=int, metavar="N", help="first steps to leave out")
     parser.add_argument(
         "--turn", type=float, metavar="S",
         help="seconds of a turn, of all workloads; 7 steps at least",
@@ -63,19 +63,23 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--trials", type=int, metavar="N", help="trials of each workload")
     parser.add_argument(
         "--until", type=int, metavar="N",
-        help="double the trials of what is undecided, up to N (two one-sided tests)",
+        help="double the trials of undecided cells, up to N (two one-sided tests)",
     )  # fmt: skip
-    parser.add_argument("--margin", type=float, metavar="SHARE", help="of those tests: 0.01")
+    parser.add_argument(
+        "--margin", type=float, metavar="SHARE", help="equivalence margin of those tests: 0.01"
+    )
     parser.add_argument("--batch", type=int, metavar="N", help="global batch")
-    parser.add_argument("--seed", type=int, metavar="N", help="of the order and of training")
+    parser.add_argument(
+        "--seed", type=int, metavar="N", help="seed of the order of trials and of training"
+    )
     parser.add_argument("--backend", metavar="NAME", help="option of the group backend")
     parser.add_argument(
         "--logical", type=int, metavar="N",
-        help="logical workers, for --backend virtual_thread: N on so many workers, beside a plain"
-        " script that accumulates gradients",
+        help="logical workers, for --backend virtual_thread: N share the workers, compared with "
+             "a plain script that accumulates gradients",
     )  # fmt: skip
     parser.add_argument("--cluster", metavar="NAME", help="option of the group cluster")
-    parser.add_argument("--reference", metavar="MODULE", help="the stand-alone script")
+    parser.add_argument("--reference", metavar="MODULE", help="module of the stand-alone script")
     parser.add_argument(
         "--work", type=Path, default=Path("results/sweeps") / NAME, metavar="DIR",
         help="finished trials, runs and logs (default: %(default)s)",
@@ -86,11 +90,10 @@ def build_parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     parser.add_argument(
         "--continue", dest="goes_on", action="store_true",
-        help="count the trials of the record that is there, if machine, libraries and settings are"
-        " the same, for a study that takes several sittings; cells that are not asked for and"
-        " were measured so stay in it",
+        help="add to the existing record, for a study in several parts; its trials count if "
+             "machine, libraries and settings are the same, and its other cells are kept",
     )  # fmt: skip
-    parser.add_argument("--force", action="store_true", help="measure finished trials anew")
+    parser.add_argument("--force", action="store_true", help="measure finished trials again")
     parser.add_argument("--dry", action="store_true", help="say what would run; start nothing")
     return parser
 

@@ -31,7 +31,7 @@ class TrialStore:
 
     A trial is returned in the form of the record: its numbers by each centre of ``numbers``, its
     ``rounds``, commit, load and conditions. ``sitting`` is the start time of the command that
-    measured it.
+    measured the trial.
     """
 
     folder: Path
@@ -57,7 +57,7 @@ class TrialStore:
         packages = self.environment["packages"]
         used = self.settings
         conditions = [
-            *(used.reference, used.backend, used.turn_of(workload), used.drop),
+            *(used.recorded_reference, used.backend, used.turn_of(workload), used.drop),
             *(facts, self.environment["python"]),
             *(hardware["cpu"], hardware["cores"], packages.get("torch")),
         ]
@@ -110,14 +110,14 @@ class TrialStore:
 
 
 def cells_of_record(path: Path) -> list[CellRecord]:
-    """Return the cells of a record; none if there is no record.
+    """Return the cells of a record; an empty list if there is no record.
 
     Raises:
         StoreError: the record is damaged, or has a version whose trials have another meaning.
     """
     if not path.is_file():
         return []
-    hint = "leave --continue out to measure anew, or give another --to"
+    hint = "leave --continue out to measure again, or give another --to"
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
         if record["schema_version"] != SCHEMA_VERSION:
@@ -147,10 +147,9 @@ def make_record(
     """Return the record of the study.
 
     Args:
-        settings: of this sitting.
-        found: its finished trials.
-        environment: of this machine and this code.
-        earlier: cells of the previous record; those that this sitting did not measure are kept.
+        settings: settings of this command. found: finished trials of this command. environment:
+            description of this machine and this code. earlier: cells of the previous record; cells
+            that this command did not measure are kept.
     """
     made = [_cell_record(cell, settings, found) for cell in dict.fromkeys(t.cell for t in found)]
     measured = {name_of(cell) for cell in made}
@@ -203,7 +202,7 @@ def _cell_record(
 
 
 def is_decided(cell: Mapping[str, Any]) -> bool:
-    """Return whether the tests on median steps say that a cell is, or is not, equivalent."""
+    """Return whether the tests on median steps have reached a verdict about a cell."""
     found = cell["median"]["equivalence"]["ratio"]
     return found is not None and found["verdict"] != "undecided"
 
@@ -211,7 +210,7 @@ def is_decided(cell: Mapping[str, Any]) -> bool:
 def record_path(to: Path, environment: Mapping[str, Any], settings: Settings) -> Path:
     """Return the file of this machine's record.
 
-    Backends other than the default have a file each, and so has each number of logical workers.
+    Each backend other than the default has its own file, and so has each number of logical workers.
     """
     backend = "" if settings.backend == _USUAL else f"_{settings.backend}"
     logical = f"_{settings.logical}_logical" if settings.logical else ""

@@ -1,4 +1,4 @@
-"""Settings of the overhead study: defaults of ``configs/overhead.yaml``, overridden by flags."""
+"""Settings of the overhead study, from ``configs/bench/overhead.yaml``, overridden by flags."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from harness.configuration.coerce import MismatchError, coerce, show
 from harness.configuration.compose import CONFIG_DIR
 from harness.errors import Problem, UserError, suggest
 
-DEFAULTS = CONFIG_DIR / "overhead.yaml"
+DEFAULTS = CONFIG_DIR / "bench" / "overhead.yaml"
+_RECORDED_AS = {"systems.peers.plain_ddp": "systems.reference.plain_ddp"}
+"""Modules of stand-alone scripts that have moved, with the names that records have for them."""
 LEAST_COUNTED = 5
 """Steps that each program must have in a round for the round to count."""
 
@@ -46,17 +48,17 @@ class Settings:
     turn_s: float
     """Length of a turn, seconds: how long one program runs while the others are stopped."""
     steps_of: Mapping[str, int] = field(default_factory=dict)
-    """Steps by workload, for workloads that need another number than ``steps``."""
+    """Steps by workload, for workloads that need a number other than ``steps``."""
     turn_s_of: Mapping[str, float] = field(default_factory=dict)
-    """Length of a turn by workload, for workloads that need another than ``turn_s``."""
+    """Length of a turn by workload, for workloads that need a length other than ``turn_s``."""
     logical: int = 0
     """Logical workers of the job, for a backend whose workers are virtual; 0: one for each worker.
     If they are more than the workers, the plain script accumulates as many micro-batches."""
     seed: int = 0
     """Seed of the order of trials, and of training."""
     max_trials: int = 0
-    """Most trials of a cell. Undecided cells continue, with doubled trials, up to this number; 0:
-    every cell has ``trials``."""
+    """Largest number of trials of a cell. The trials of undecided cells are doubled up to this
+    number; 0: every cell has ``trials``."""
     margin: float = 0.01
     """Share of a step within which the backend counts as equivalent to the plain script."""
 
@@ -76,13 +78,17 @@ class Settings:
         uneven = [number for number in numbers if self.logical and self.logical % max(1, number)]
         if uneven or self.logical < 0:
             fact = f"is {self.logical} for {' and '.join(map(str, uneven)) or 'any'} workers"
-            hint = "give a multiple of every number of workers, or 0 for one each"
+            hint = (
+                "give a multiple of every number of workers, or 0 for one logical worker per worker"
+            )
             problems.append(Problem("--logical", fact, hint))
         elif self.logical > self.batch:
             fact = f"is {self.batch} for {self.logical} logical workers"
-            problems.append(Problem("--batch", fact, "each needs at least 1 sample"))
+            problems.append(Problem("--batch", fact, "each logical worker needs at least 1 sample"))
         if not self.workloads or len(set(self.workloads)) < len(self.workloads):
-            problems.append(Problem("--workloads", "is empty or names one twice", "name each once"))
+            problems.append(
+                Problem("--workloads", "is empty or has a name twice", "name each once")
+            )
         if self.trials < 1:
             problems.append(Problem("--trials", f"is {self.trials}", "give 1 or more"))
         if self.max_trials and self.max_trials < self.trials:
@@ -96,7 +102,11 @@ class Settings:
                 hint = f"give seconds above 0, at most {_LONGEST_TURN_S:g}"
                 problems.append(Problem("--turn", fact, hint))
         if self.drop < 1:
-            problems.append(Problem("--drop", f"is {self.drop}", "the first step always warms up"))
+            problems.append(
+                Problem(
+                    "--drop", f"is {self.drop}", "give at least 1: the first step always warms up"
+                )
+            )
         for name, steps in {"": self.steps, **self.steps_of}.items():
             if steps < self.drop + LEAST_COUNTED:
                 fact = f"{f'of {name} ' if name else ''}is {steps}, {self.drop} are dropped"
@@ -104,6 +114,11 @@ class Settings:
                 problems.append(Problem("--steps", fact, hint))
         if problems:
             raise UserError(problems)
+
+    @property
+    def recorded_reference(self) -> str:
+        """Name that records have for the stand-alone script, so that a move outdates no trial."""
+        return _RECORDED_AS.get(self.reference, self.reference)
 
     @property
     def looks(self) -> tuple[int, ...]:

@@ -31,7 +31,7 @@ from harness.engines.live.reference_run import (
     fixed_process,
     read_lines,
 )
-from harness.errors import Problem, UserError
+from harness.errors import Problem, RunError, UserError
 from harness.files.safe_names import file_name
 from harness.machine import malloc as kept_heap
 from harness.machine.child_process import PointProcess
@@ -64,7 +64,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cell:
-    """One workload at one number of workers, as it is trained in every trial."""
+    """One workload at one number of workers, with the training that every trial does."""
 
     workload: str
     """Workload as ``POOL/NAME``."""
@@ -131,8 +131,8 @@ Rounds = list[dict[Kind, list[float]]]
 """Periods of each program's steps (start to next start) in each round, seconds."""
 
 
-class TrialError(Exception):
-    """Error for a program that did not train as planned; the text says why and names the log."""
+class TrialError(RunError):
+    """Error of a program that did not train as planned; its text gives the reason and the log."""
 
 
 def plan_cells(settings: Settings, folder: Path) -> list[Cell]:
@@ -220,9 +220,8 @@ def run_trial(trial: Trial, settings: Settings, folder: Path) -> Rounds:
     """Train the programs of a trial by turns, and return the periods of their steps.
 
     Args:
-        trial: which one.
-        settings: the plain script, the length of a turn, the steps that do not count.
-        folder: runs and logs are written below it.
+        trial: the trial to run. settings: the plain script, the length of a turn, and the number of
+            steps to leave out. folder: runs and logs are written below it.
 
     Raises:
         TrialError: a program failed, or trained other steps or slots than planned.
@@ -275,7 +274,7 @@ def _script(cell: Cell, reference: str, out: Path) -> Program:
     if cell.logical > cell.num_workers:
         words += ["--accumulate", str(cell.logical // cell.num_workers)]
         words += ["--bare"] if cell.num_workers == 1 else []
-    # Use the heap settings of workers, since they are not part of the cost of elasticity.
+    # Give the plain script the heap settings of workers: they are no cost of elasticity.
     heap = {**kept_heap.environment(), **cell.environment}
     script = Reference(reference, tuple(words))
     return Program(fixed_process(cell.training, script, cell.cores, heap, out), begun.exists)

@@ -43,7 +43,7 @@ class Program:
     process: PointProcess
     """The process of the program; signals also go to all its descendants."""
     has_begun: Callable[[], bool]
-    """Function that returns whether the program trains by now; until then it runs alone,
+    """Function that returns whether the program has begun to train; until then it runs alone,
     untimed."""
 
 
@@ -106,11 +106,11 @@ def _rounds(
 def periods_in(turn: Turn, started: Sequence[float]) -> list[float]:
     """Return the periods of the steps in a turn, without the first.
 
-    The first step finds the caches as another program has left them.
+    The first step is left out because another program has filled the caches.
 
     Args:
-        turn: in which they lie.
-        started: when each step started, ascending, ``time.monotonic``.
+        turn: the turn that contains the steps. started: when each step started, ascending,
+            ``time.monotonic``.
     """
     own = started[bisect_left(started, turn.began) : bisect_right(started, turn.ended)]
     return [later - earlier for earlier, later in pairwise(own)][1:]
@@ -138,9 +138,9 @@ def _freeze(process: PointProcess) -> None:
 
 
 def _thaw(process: PointProcess) -> None:
-    """Continue a process and its descendants, the first process last.
+    """Continue a process and its descendants, children first.
 
-    It then finds the others already running.
+    The process itself continues last, when its descendants already run.
     """
     for found in reversed(_tree(process)):
         _tell(found.resume)

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
+from harness.errors import RunError
+
 FIRST_STEPS = 20
 """Steps of the first worker that do not count because of its warm-up."""
 USUAL_STEPS = 20
@@ -19,7 +21,7 @@ WARM_STEPS = 10
 """First steps with all workers in which a stop still counts for the scale-out."""
 
 
-class CourseError(Exception):
+class CourseError(RunError):
     """Error for a training that did not go through all its phases; the text says which failed."""
 
 

@@ -59,6 +59,7 @@ def read_consumed(job_dir: Path) -> list[Consumed]:
     for path in sorted(job_dir.glob("samples-*.jsonl")):
         _, generation, rank = path.stem.split("-")
         later = (step for number, step in resumed.items() if number > int(generation))
+        # The least one: a later recovery may have gone back further than the next generation began.
         last_step = min(later, default=None)
         for entry in read_lines(path):
             if "step" in entry and (last_step is None or entry["step"] <= last_step):
@@ -87,6 +88,7 @@ def count_samples(job_dir: Path, num_steps: int) -> tuple[int, int] | None:
     times: dict[int, npt.NDArray[np.int32]] = {}
     num_epochs = 0
     for part in read_consumed(job_dir):
+        # The parts are sorted by step, so all that follow are of steps that never ended.
         if part.step > num_steps:
             break
         num_epochs = max(num_epochs, part.num_epochs)

@@ -57,6 +57,7 @@ class Breakdowns:
         if broken is None:
             return
         coming = job.change.slots if job.change is not None else ()
+        # Each slot only once: ``take_down`` counts, and ``settle`` brings each slot up only once.
         more = {*job.slots, *coming} - {*broken.slots}
         broken.slots += tuple(sorted(more))
         self._watched.take_down(more)

@@ -89,6 +89,7 @@ class LiveEngine:
         try:
             setup.launcher.open(workload_modules(setup))
             self._backend.open(setup.cluster, setup.launcher)
+        # Also after Ctrl-C: processes that the launcher has started must not stay behind.
         except BaseException:
             self.close()
             raise
@@ -112,6 +113,7 @@ class LiveEngine:
             self._started = time.monotonic()
         while True:
             if self._later:
+                # Events that had to wait are older than anything that a poll can return.
                 return self._one_instant([])
             due_s = self._due[0].time_s if self._due else math.inf
             if due_s <= min(until_s, self.now()):
@@ -122,6 +124,7 @@ class LiveEngine:
             self._skip(next_s)
             left_s = (next_s - self.now()) * options.dilation
             if left_s <= 0:
+                # The trace's events of this time are carried out before the replay goes on.
                 if due_s <= until_s:
                     continue
                 return []
@@ -164,6 +167,7 @@ class LiveEngine:
             last[event.job_id] = event.kind
         if not self._later:
             events = events + self._tell()
+        # One time for all: the replay handles what it gets at once as one instant.
         now_s = self.now()
         events = [replace(event, time_s=now_s) for event in events]
         return sorted(events, key=lambda event: event.kind)
@@ -180,6 +184,8 @@ class LiveEngine:
                 self._jobs.setdefault(job_id, LiveJob(change.job, change.global_batch, every))
             job = self._jobs[job_id]
             job.begin(change, time.monotonic())
+            # Before the backend starts a worker: on a slot that is down the launcher kills it at
+            # once.
             self._breakdowns.widen(job)
             if change.kind is ChangeKind.START:
                 order = training_order(job, self._setup, self._floors(job), self._options)
@@ -193,6 +199,7 @@ class LiveEngine:
                     self._backend.resume(change)
                 else:
                     self._backend.rescale(change)
+                # The change may bring a smaller batch, which moves the last step (``target_step``).
                 self._backend.set_target_step(job_id, job.target_step)
         return []
 
@@ -213,6 +220,7 @@ class LiveEngine:
         try:
             self._backend.close()
         finally:
+            # Whatever the backend raises: the launcher kills the processes that are left.
             self._setup.launcher.close()
 
     def _floors(self, job: LiveJob) -> dict[int, float]:
@@ -226,10 +234,13 @@ class LiveEngine:
         if job is None:
             return []
         now_s = self.now()
+        # Before the report is noted: a loss sends the job back to its checkpoint, and failures of
+        # the machine are judged by the furthest point that the job had reached.
         samples_done = job.samples_done
         is_broken = report.job_id in self._breakdowns
         job.note(report, is_outage=is_broken or job.may_run_on(self._untold_down()))
         has_failed = self._breakdowns.settle(job, report)
+        # A job that ended before it could be stopped has finished.
         if report.job_id in self._cancelling and report.kind is not ReportKind.FINISHED:
             return self._cancelled(job, report)
         if report.kind in (ReportKind.DONE, ReportKind.SHRUNK) or job.in_flight:
@@ -399,6 +410,7 @@ class LiveEngine:
         now_s = self.now()
         if not running:
             if math.isinf(until_s):
+                # The replay catches exactly this type, and names the jobs that wait.
                 raise RuntimeError("no job has a slot and nothing is due")
             if self._spares.are_awaited():
                 return
@@ -422,6 +434,7 @@ class LiveEngine:
         ):
             return
         rates = {job.spec.job_id: self._rate(job) for job in running}
+        # A job whose speed is not known yet cannot be credited for the time of a jump.
         if not all(rates.values()):
             return
         slowest_step_s = max(job.global_batch / rates[job.spec.job_id] for job in running)

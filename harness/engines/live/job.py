@@ -122,6 +122,7 @@ class LiveJob:
             if report.step > self.steps_executed:
                 steps = report.step - self.steps_executed
                 self.step_samples = (report.samples - self.samples_executed) / steps
+            # The number may fall: after a loss the job goes on from its last checkpoint.
             self.steps_executed = report.step
             self.samples_executed = report.samples
         if report.step_s > 0:
@@ -143,6 +144,7 @@ class LiveJob:
             self.num_workers = 0
             if not (is_outage or report.of_machine):
                 self.num_losses += 1
+            # A backend with periodic checkpoints would have saved the credited steps meanwhile.
             if not self._checkpoint_every:
                 self._lose_credits(report.step)
         elif report.kind is ReportKind.SHRUNK:
@@ -199,6 +201,7 @@ def training_order(
 
 def job_seed(seed: int, job_id: str) -> int:
     """Return the seed of a job's training, its own stream of the run's ``seed``."""
+    # docs/bits.md specifies this hash: another one would change the bits of every job.
     return zlib.crc32(f"{seed}/job/{job_id}".encode())
 
 

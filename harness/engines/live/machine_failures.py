@@ -8,12 +8,13 @@ result. If the machine fails a job again and again, the run fails.
 from __future__ import annotations
 
 from harness.engines.live.job import LiveJob
+from harness.errors import RunError
 
 MOST_IN_A_ROW = 5
 """Failures of the machine in a row, without progress of the job, after which the run fails."""
 
 
-class MachineError(Exception):
+class MachineError(RunError):
     """Failure of the machine that ends the run; the text names the jobs and the reasons."""
 
 

@@ -41,6 +41,7 @@ class SystemSampler:
         self.samples: list[SystemRecord] = []
         self._next_at = 0.0
         self._me = psutil.Process()
+        # The first call only begins the period that the next call measures.
         psutil.cpu_percent(None)
 
     def sample(self, started: float) -> None:
@@ -68,6 +69,7 @@ def collect(
     requested: dict[int, float] = {}
     steps_of: dict[str, list[StepRecord]] = {}
     coordinated = []
+    # By arrival: the records must not depend on the order in which jobs ended.
     for job in sorted(jobs, key=lambda job: job.spec.order):
         job_id = job.spec.job_id
         job_dir = setup.run_dir / "jobs" / file_name(job_id)

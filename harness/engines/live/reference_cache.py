@@ -99,6 +99,8 @@ class FixedOutcomes:
             ) from error
         lines[-1] |= {"training": training.facts, "made_with": self._made_with}
         self._folder.mkdir(parents=True, exist_ok=True)
+        # Renamed only once it is complete, under a name that no other process uses: two commands
+        # may train the same reference at once.
         partial = self._folder / f".{key}-{os.getpid()}"
         partial.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
         partial.replace(self._path(key))

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from harness.contracts.abilities import Reference
+from harness.errors import RunError
 from harness.machine.child_process import PointProcess
 
 _LOG_LINES = 6
 
 
-class FixedTrainingError(Exception):
+class FixedTrainingError(RunError):
     """Failure of the program before the end of training; the text has its last output and log."""
 
 
@@ -62,6 +63,7 @@ def train_fixed(
         process.start()
         process.wait()
     finally:
+        # Also after a good end: this kills the whole process group, with workers that are left.
         process.kill()
     return read_lines(process, out)
 
@@ -75,6 +77,7 @@ def fixed_process(
 ) -> PointProcess:
     """Return the process of the training, not started yet; arguments are as for ``train_fixed``."""
     out.parent.mkdir(parents=True, exist_ok=True)
+    # The file of an earlier attempt must not pass for this training's result.
     out.unlink(missing_ok=True)
     words = [
         *(training.target, "--options", json.dumps(dict(training.options))),

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from harness.contracts.change import ChangeKind
 from harness.engines.live.job import LiveJob
+from harness.errors import RunError
 from harness.files.safe_names import file_name
 
 HELD_UP_S = 2.0
@@ -14,7 +15,7 @@ After a longer time the engine itself was held up."""
 _STARTS = (ChangeKind.START, ChangeKind.RESUME)
 
 
-class EngineError(Exception):
+class EngineError(RunError):
     """Dead end of the live engine; the text says which job, and where its log is."""
 
 

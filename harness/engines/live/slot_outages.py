@@ -65,6 +65,8 @@ class WatchedLauncher:
 
     def signal(self, handle: int, signum: signal.Signals) -> None:
         """Signal a process through the inner launcher, and note that a worker was signalled."""
+        # Before the signal: the worker's end may be collected right after it, and must not count as
+        # a crash.
         if handle in self.workers:
             self.workers[handle].is_signalled = True
         with self._lock:

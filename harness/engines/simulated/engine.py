@@ -58,6 +58,8 @@ class SimulatedEngine:
         """Events of the trace that are still to come."""
         self._now_s = 0.0
         self._progress: dict[str, SimulatedJob] = {}
+        # Simultaneous events come by kind, then by arrival and id of their job. The sequence number
+        # is unique, so that no comparison reaches ``change``, which has no order.
         # (time, kind, arrival, job id, sequence, version, change)
         self._heap: list[tuple[float, int, float, str, int, int, Change | None]] = []
         self._sequence = 0
@@ -79,9 +81,12 @@ class SimulatedEngine:
         while heap:
             time_s, kind, _, job_id, _, version, change = heap[0]
             progress = self._progress.get(job_id)
+            # A heap gives up only its first entry, so that void ones stay until they come up.
             if progress is None or _is_void(progress, time_s, kind, version):
                 heapq.heappop(heap)
                 continue
+            # All events of one instant are returned together: one decision is made about all of
+            # them.
             if time_s > until_s or (events and time_s > self._now_s):
                 break
             if due_s < time_s or (due_s == time_s and kind > _HAPPENS):
@@ -160,6 +165,7 @@ class SimulatedEngine:
             devices |= shared.note(job_id, progress.slots if progress and trains else ())
         beside = [self._progress[job_id] for job_id in shared.jobs_on(devices)]
         found = []
+        # ``jobs_on`` returns a set, whose order differs between processes. Records must not.
         for progress in sorted(beside, key=lambda one: one.job.order):
             rate = self._speeds.samples_per_s(progress)
             if rate == progress.rate or progress.is_over(self._now_s):
@@ -248,6 +254,7 @@ class SimulatedEngine:
         progress.slots, progress.change = left, None
         shrinks = left != before
         pause_s = self._costs.recovery_s(progress, len(before)) if shrinks else 0.0
+        # Before anything is planned: it voids all that is planned for the job.
         progress.stand()
         going_on = None
         if pause_s > 0.0:
@@ -256,6 +263,8 @@ class SimulatedEngine:
             going_on = self._go_on(progress)
         events = []
         done, rate = progress.done, progress.rate
+        # The change fails first: no change may be in flight when the replay hears of the lost
+        # slots.
         if change is not None:
             kind = EventKind.CHANGE_FAILED
             reason = "a slot of the change went down"
@@ -310,6 +319,7 @@ class SimulatedEngine:
             return self._finish_job(change.job.job_id)
         progress.settle(self._now_s)
         progress.save(self._now_s)
+        # Before ``stand``, which sets the rate to 0.
         progress.paused_rate = progress.rate
         progress.stand()
         cost = self._costs.of(change)

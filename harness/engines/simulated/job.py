@@ -78,6 +78,7 @@ class SimulatedJob:
         """Train on at another rate, with a checkpoint still after every ``every_s`` seconds."""
         self.settle(now_s)
         if every_s < math.inf:
+            # Checkpoints that have passed were made at the old rate, so they go into ``saved`` now.
             periods = (now_s - self.saved_s) // every_s
             if periods > 0.0:
                 self.saved += self.lag + self.rate * every_s * periods

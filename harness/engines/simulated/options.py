@@ -65,7 +65,7 @@ class Simulated:
         problems = []
         if setup.scaling == "adaptive":
             problems.append(
-                "scaling=adaptive needs the gradients of real training, which nobody simulates;"
+                "scaling=adaptive needs the gradients of real training, which no simulation has;"
                 " use engine=live, or scaling=strong or weak"
             )
         workloads = {job.workload for job in setup.jobs}
@@ -77,7 +77,7 @@ class Simulated:
                     setup.backend.name, workload, ChangeKind.START, 0, 1, setup.backend.warmth
                 )
             except ProfileError as error:
-                problems += error.problems
+                problems += map(str, error.problems)
         return list(dict.fromkeys(map(str, problems)))
 
     def warnings(self, setup: EngineSetup) -> list[str]:

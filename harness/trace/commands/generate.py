@@ -37,10 +37,12 @@ def seed(text: str) -> int:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments to a parser."""
     parser.add_argument("kind", metavar="KIND", choices=sorted(GENERATORS), help=_kinds())
-    parser.add_argument("folder", metavar="FOLDER", type=Path, help="is made if it is not there")
+    parser.add_argument(
+        "folder", metavar="FOLDER", type=Path, help="folder to write to; created if missing"
+    )
     parser.add_argument("options", metavar="KEY=VALUE", nargs="*", help="options of the kind")
-    parser.add_argument("--seed", type=seed, default=0, help="of what is drawn (default 0)")
-    parser.add_argument("--name", help="of the trace and its files (default KIND_SEED)")
+    parser.add_argument("--seed", type=seed, default=0, help="seed of the draws (default 0)")
+    parser.add_argument("--name", help="name of the trace and its files (default KIND_SEED)")
 
 
 def epilog() -> str:
@@ -66,7 +68,9 @@ def generate(options: argparse.Namespace) -> int:
     try:
         path = write(drawn, options.folder, name, chosen)
     except OSError as error:
-        raise UserError([f"{options.folder}: cannot be written ({error}); name another"]) from error
+        raise UserError(
+            [f"{options.folder}: cannot be written ({error}); name another folder"]
+        ) from error
     print(f"{len(drawn.rows):,} jobs: {path}\nLook at them: python -m harness.trace show {path}")
     return 0
 

@@ -17,18 +17,18 @@ SHORT_S = 60.0
 
 _SHOWN = 3
 _ANY_SLOTS = 1 << 20
-"""A slot count above any that a curve was measured on."""
+"""Slot count that is larger than any measured one."""
 
 
 def lint(
     rows: Submissions, cluster: Cluster | None = None, profile: Profile | None = None
 ) -> list[Finding]:
-    """Return all findings on the rows; those that keep them from loading come first.
+    """Return all findings on the rows; findings that prevent loading come first.
 
     Args:
-        rows: as a reader parsed them, or a loaded trace (``from_trace``).
-        cluster: also find jobs that do not fit on it, or on one of its hosts.
-        profile: also find deadlines that no number of slots can meet.
+        rows: rows as a reader parsed them, or as ``from_trace`` makes them from a loaded trace.
+            cluster: also find jobs that do not fit on it, or on one of its hosts. profile: also
+            find deadlines that no number of slots can meet.
     """
     found = [*refusals(rows), *wrong_units(rows), *_repeated(rows), _unsorted(rows), *_times(rows)]
     if cluster is not None:
@@ -73,7 +73,7 @@ def _repeated(rows: Submissions) -> list[Finding]:
             "repeated rows",
             again,
             lambda row: f"the same job as {rows.where(first[keys[row]])}",
-            "all are kept, as jobs of their own",
+            "all are kept, as separate jobs",
         )
     ]
 
@@ -89,7 +89,7 @@ def _unsorted(rows: Submissions) -> Finding:
             f" {_time(rows.arrival_s[row - 1] - rows.arrival_s[row])} earlier than"
             f" {rows.said('arrival_s', row - 1, '').removeprefix(f'{column} ')} in the row before"
         ),
-        "loading sorts them",
+        "rows are sorted when the trace is loaded",
     )
 
 
@@ -107,7 +107,7 @@ def _times(rows: Submissions) -> list[Finding]:
                 f"{_time(rows.deadline_s[row] - rows.arrival_s[row])} to the deadline, runs"
                 f" {_time(rows.duration_s[row])} on {rows.requested_slots[row]} slots"
             ),
-            "such a job is late on the slots it asks for; more slots may help",
+            "such a job is late on the slots it asks for; more slots may make it faster",
         ),
         Finding(
             f"durations under {SHORT_S:.0f} s",
@@ -139,7 +139,7 @@ def _too_large(rows: Submissions, cluster: Cluster) -> list[Finding]:
             f"larger than the cluster {cluster.name} ({cluster.num_slots} slots)",
             np.flatnonzero(slots > cluster.num_slots).tolist(),
             asks,
-            "such a job never starts as it asks; cap it with the transform CapDemand",
+            "such a job can never start; cap its demand with the transform CapDemand",
         ),
         Finding(
             f"larger than any host of {cluster.name} ({host} slots)",
@@ -170,7 +170,7 @@ def _out_of_reach(rows: Submissions, cluster: Cluster | None, profile: Profile) 
     where = f"on {cluster.name}" if cluster is not None else "on any number of slots"
     return [
         Finding(
-            f"deadlines that nobody can meet {where}, by profile {profile.name}",
+            f"impossible deadlines {where}, by profile {profile.name}",
             [row for row, needed_s in fastest.items() if 0 < left_s[row] < needed_s],
             lambda row: (
                 f"{_time(left_s[row])} to the deadline, and at its fastest it needs"
@@ -182,7 +182,7 @@ def _out_of_reach(rows: Submissions, cluster: Cluster | None, profile: Profile) 
             f"deadlines of programs without a curve in profile {profile.name}",
             unknown,
             lambda row: f"{rows.column('workload')} is {rows.workload[row]!r}",
-            "whether they can be met is not known; give a profile that has the program",
+            "it is unknown whether they can be met; give a profile that has the program",
         ),
     ]
 

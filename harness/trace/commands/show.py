@@ -122,12 +122,13 @@ def _percentiles(slots: Floats, durations: Floats, gaps: Floats) -> Table:
 
 
 def percentile(ranked: Floats, percent: int) -> float:
-    """Return element floor(n x percent / 100) of the sorted values, so always a recorded value."""
+    """Return element floor(n x percent / 100) of the sorted values, which is always a recorded
+    value."""
     return float(ranked[len(ranked) * percent // 100])
 
 
 def number(value: float) -> str:
-    """Return a number as text with only the digits that matter."""
+    """Return a number as text, with fewer decimals the larger it is."""
     return f"{value:,.0f}" if value >= 100 or value == round(value) else f"{value:,.2f}"
 
 

@@ -1,4 +1,4 @@
-"""The synthetic workload of EDL: sixteen jobs, one every half minute, none of which ends."""
+"""Synthetic workload of EDL: sixteen jobs, one every half minute, that never end."""
 
 from __future__ import annotations
 

@@ -7,7 +7,6 @@ jobs, even if the generator changes later.
 from __future__ import annotations
 
 import csv
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,10 +15,12 @@ from typing import Any, Protocol
 import numpy as np
 import yaml
 
+from harness.files.whole_file import whole_file
+
 
 @dataclass(frozen=True)
 class Generated:
-    """The output of a generator."""
+    """Output of a generator."""
 
     rows: Sequence[Mapping[str, object]]
     """One mapping for each job: fields of ``ColumnsReader``, the same in every row."""
@@ -43,13 +44,11 @@ def write(generated: Generated, folder: Path, name: str, options: Mapping[str, o
     """Write ``NAME.csv`` and ``NAME.yaml`` into a folder; return the YAML's path.
 
     Both files are written in full under other names first, so that a failed write leaves the old
-    files.
+    files. A crash leaves the old trace, the new one, or none.
 
     Args:
-        generated: the drawn trace.
-        folder: is created if absent.
-        name: of the trace.
-        options: of the generator, the seed among them, for the record.
+        generated: the drawn trace. folder: folder to write to, created if absent. name: name of the
+            trace. options: options of the generator including the seed, for the trace's source.
 
     Raises:
         OSError: the files cannot be written.
@@ -73,16 +72,13 @@ def write(generated: Generated, folder: Path, name: str, options: Mapping[str, o
         **generated.reader,
     }
     content["transforms"] = [dict(transform) for transform in generated.transforms]
-    part = data.with_suffix(".csv.part")
-    with part.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, columns, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(generated.rows)
-    described = config.with_suffix(".yaml.part")
-    described.write_text(
-        yaml.safe_dump(content, sort_keys=False, allow_unicode=True), encoding="utf-8"
-    )
-    # The CSV first, so that a YAML never names a CSV that does not exist.
-    os.replace(part, data)
-    os.replace(described, config)
+    with whole_file(config) as described:
+        yaml.safe_dump(content, described, sort_keys=False, allow_unicode=True)
+        with whole_file(data) as file:
+            writer = csv.DictWriter(file, columns, lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(generated.rows)
+            # Without this, a crash between the two renames would leave the old YAML with the new
+            # CSV, a trace that was never drawn. A CSV without a YAML is no trace.
+            config.unlink(missing_ok=True)
     return config

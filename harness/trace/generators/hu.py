@@ -1,4 +1,4 @@
-"""A trace with the published statistics of Hu et al.'s ModelArts log, which is private."""
+"""Trace with the published statistics of Hu et al.'s ModelArts log; the log itself is private."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class ModelArts:
     447 of them train for 5 min or more, 232.6 min in the mean; the others' mean, 1.95 min, follows
     from that of all. The shapes are not published and are choices of ours. Long times are
     log-normal above 5 min with ``sigma``, short ones exponential below it, both with those means.
-    Arrivals are spread over the span evenly or with a daily swing. A result from one seed proves
-    nothing; draw several.
+    Arrivals are spread over the span evenly or with a daily swing. Draw several seeds, because
+    results differ from seed to seed.
 
     The log's jobs trained on ``nodes`` nodes each, a number that the paper does not state. Work is
     counted in slot-seconds, since the programs are not known, and a job on n nodes would be n times

@@ -1,4 +1,4 @@
-"""The workloads of Saxena et al.: four kinds of jobs that arrive at a high, low or bursty rate."""
+"""Workloads of Saxena et al.: four kinds of jobs, at a high, low or bursty arrival rate."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Category:
     length_min: float
     """Run time on one GPU at the largest batch that fits it, in mixed runs, minutes."""
     slot_batch: int
-    """Largest batch that fits one GPU. The paper states it for the first category only. The values
-    of the others assume that the largest global batch fits on 8, 8 and 1 GPUs; the first category's
+    """Largest batch that fits one GPU. The paper states it for the first category only. The other
+    values assume that the largest global batch fits on 8, 8 and 1 GPUs; that of the first category
     fits on 8."""
 
 
@@ -40,7 +40,7 @@ CATEGORIES: dict[int, Category] = {
 
 @dataclass(frozen=True)
 class Saxena:
-    """Poisson arrivals of jobs that run for their category's time on one GPU.
+    """Poisson arrivals of jobs; the category of a job states its run time on one GPU.
 
     Source: Saxena et al., "Effective Elastic Scaling of Deep Learning Workloads", MASCOTS 2020,
     section V. In the paper the high rate is ``k_max`` / E[L] with the mean length E[L], and the low
@@ -60,14 +60,14 @@ class Saxena:
     burst_min: float = 60.0
     """Length of each stretch of ``bursty``."""
     k_max: int = 10
-    """Most GPUs of a job."""
+    """Largest number of GPUs of a job."""
     load: float | None = None
     cluster_slots: int = 40
     slot_batch: int | None = None
     """Largest batch that fits one GPU, for all categories; None: each category's."""
     length_min: float | None = None
-    """Run time on one GPU, minutes, for all categories (paper: about 30 where there is one
-    category); None: each category's."""
+    """Run time on one GPU, minutes, for all categories (paper: about 30 if there is one category);
+    None: each category's."""
 
     def __post_init__(self) -> None:
         unknown = sorted(set(self.categories) - set(CATEGORIES))

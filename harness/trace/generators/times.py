@@ -36,7 +36,7 @@ def exponential_below(level: float, scale: float, most: float) -> float:
 
 
 def root(function: Callable[[float], float], value: float, low: float, high: float) -> float:
-    """Return where an increasing function has this value, by bisection."""
+    """Find the argument at which an increasing function has this value, by bisection."""
     for _ in range(200):
         middle = (low + high) / 2
         low, high = (middle, high) if function(middle) < value else (low, middle)

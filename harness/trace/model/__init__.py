@@ -1,1 +1,1 @@
-"""Trace as a value: its jobs, its events, and what they amount to."""
+"""Trace as a value: its jobs, its events, and statistics of them."""

@@ -1,4 +1,4 @@
-"""The context of a run that transforms may use besides the trace, and helpers that they share."""
+"""Context of a run that transforms may use in addition to the trace, and their shared helpers."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Transform(Protocol):
 
 
 def check(*problems: str | bool) -> None:
-    """Raise one ``ValueError`` with every text; ``False`` stands for no problem.
+    """Raise one ``ValueError`` with all texts; ``False`` means no problem.
 
     Raises:
         ValueError: there is at least one text.

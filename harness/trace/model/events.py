@@ -1,4 +1,4 @@
-"""Trace events besides submissions: failing or transient slots; cancelled or failing jobs."""
+"""Trace events other than submissions: failing or transient slots, cancelled or failing jobs."""
 
 from __future__ import annotations
 
@@ -55,9 +55,10 @@ class TraceEvent:
             raise ValueError(f"time_s is {self.time_s}; it must be finite and >= 0")
         if self.kind.is_of_job != bool(self.job_id):
             of_jobs = ", ".join(kind for kind in TraceEventKind if kind.is_of_job)
-            raise ValueError(f"{self.kind} with job {self.job_id!r}; a job is for {of_jobs}")
+            raise ValueError(f"{self.kind} with job {self.job_id!r}; only {of_jobs} have a job")
         if self.kind.is_of_job == bool(self.slots):
-            raise ValueError(f"{self.kind} with slots {self.slots}; slots go down or up")
+            raise ValueError(f"{self.kind} with slots {self.slots}; only slots_down and slots_up "
+                             "have slots")
         if any(slot < 0 for slot in self.slots) or list(self.slots) != sorted(set(self.slots)):
             raise ValueError(f"slots are {self.slots}; give each once, from 0, ascending")
 
@@ -80,8 +81,7 @@ def on_devices(
     A device goes down, and comes up, with all its slots.
 
     Args:
-        events: their slots are indices of devices.
-        devices: slots of each device.
+        events: events whose slots are indices of devices. devices: slots of each device.
     """
     return tuple(
         event
@@ -96,7 +96,7 @@ def on_devices(
 def event_problems(
     events: Iterable[TraceEvent], arrivals: Mapping[str, float]
 ) -> list[tuple[TraceEvent, str]]:
-    """Return the events that cannot happen, each with the reason.
+    """Return the events that cannot happen, each with a reason.
 
     Args:
         events: in their order.

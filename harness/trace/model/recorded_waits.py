@@ -11,7 +11,7 @@ _DIGITS = 6
 
 
 def still_recorded(before: Trace, after: Trace) -> Mapping[str, float]:
-    """Return the recorded waits of the jobs that remain after a trace's transforms.
+    """Return the recorded waits of the remaining jobs if they are still valid after the transforms.
 
     The result is empty if a transform changed how long jobs run, or when they arrive relative to
     each other: the recorded waits do not apply to such jobs.

@@ -14,7 +14,7 @@ from harness.contracts.job import JobSpec
 from harness.profiles import Profile, ProfileError
 
 MEANINGS = {
-    "load": "slot-seconds asked over slots x span of the submissions",
+    "load": "requested slot-seconds over slots x span of the submissions",
     "demand_share": "mean requested slots over slots of the cluster",
     "communication_share": "mean of 1 - T(w) / (w T(1)) at the requested slots",
     "rescale_share": "mean stopping time of a rescale over the median run time",
@@ -28,7 +28,7 @@ def similarity(
     profile: Profile | None = None,
     rescale_s: float | None = None,
 ) -> dict[str, float]:
-    """Return the numbers of ``MEANINGS`` that can be known for a trace on a cluster.
+    """Return the numbers of ``MEANINGS`` that can be computed for a trace on a cluster.
 
     Args:
         jobs: the trace.
@@ -50,7 +50,7 @@ def similarity(
         if rescale_s is not None:
             numbers["rescale_share"] = rescale_s / median(durations_s)
     if profile is not None:
-        with suppress(ProfileError):  # a workload without a curve: it cannot be known
+        with suppress(ProfileError):  # a workload without a curve: the share is unknown
             numbers["communication_share"] = fmean(
                 _communication_share(job, profile) for job in jobs
             )

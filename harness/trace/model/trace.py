@@ -41,10 +41,11 @@ class TraceError(UserError):
 
 @dataclass(frozen=True)
 class Trace:
-    """Jobs in order of arrival, ties by job id; the first arrives at 0 when the trace is read.
+    """Trace: jobs in order of arrival, ties by job id. When a trace is read, its first job arrives
+    at 0.
 
     Raises:
-        TraceError: there is no job, two jobs share an id, or the order is another.
+        TraceError: there is no job, two jobs share an id, or jobs are not in that order.
     """
 
     name: str
@@ -53,11 +54,11 @@ class Trace:
     """Repository, path and commit of the file."""
     licence: str = "not stated"
     generated: frozenset[str] = frozenset()
-    """Fields of ``JobSpec`` (or ``events``) that upstream or a transform made up."""
+    """Fields of ``JobSpec`` (or ``events``) whose values were generated and not recorded."""
     history: tuple[str, ...] = ()
-    """Steps from the recorded jobs to these, one readable line each."""
+    """Steps that led from the recorded jobs to these, one readable line each."""
     events: tuple[TraceEvent, ...] = ()
-    """Events besides the submissions, in their order: failing slots, cancelled or crashing jobs."""
+    """Events other than submissions, in their order: failing slots, cancelled or crashing jobs."""
     work_in_slot_s: bool = False
     """True if ``work_samples`` are slot-seconds; only the workload ``recorded`` trains those."""
     files_digest: str | None = None
@@ -75,8 +76,8 @@ class Trace:
         if len(counts) < len(self.jobs):
             twice = [name for name, count in counts.items() if count > 1]
             raise TraceError(
-                f"trace {self.name}: job id {name!r} is used {counts[name]} times;"
-                " give every job a name of its own"
+                f"trace {self.name}: job id {name!r} is used {counts[name]} times; give every job "
+                "a different id"
                 for name in twice
             )
         order = [job.order for job in self.jobs]
@@ -98,7 +99,7 @@ class Trace:
     def digest(self) -> str:
         """SHA-256 of jobs and events as text: one line each, every field in order.
 
-        Name, source and history do not count, so equal jobs have equal digests. A whole number and
+        Name, source and history are left out, so equal jobs have equal digests. A whole number and
         the equal float count as the same.
         """
         digest = hashlib.sha256("\t".join(_FIELDS).encode())
@@ -124,15 +125,14 @@ class Trace:
         return max(job.arrival_s + (job.duration_s or 0.0) for job in self.jobs)
 
     def step(self, note: str, jobs: Iterable[JobSpec], generated: Iterable[str] = ()) -> Trace:
-        """Return the trace after one step: with these jobs, sorted, and the note in its history.
+        """Return the trace with these jobs, sorted, and the note added to its history.
 
         Args:
-            note: what was done, with its numbers, for the manifest.
-            jobs: the jobs that are left, changed or not, in any order.
-            generated: fields that the step made up.
+            note: description of the change, with its numbers, for the manifest. jobs: the jobs that
+                are left, changed or not, in any order. generated: fields that the step made up.
 
         Raises:
-            TraceError: no job is left, or the trace has events, which would not fit any more.
+            TraceError: no job is left, or the trace has events, which may no longer fit.
         """
         if self.events:
             raise TraceError(

@@ -40,7 +40,7 @@ _FLAGS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no"
 
 
 class Cells:
-    """The fields of one table's jobs; mistakes are collected in ``problems``."""
+    """Fields of one table's jobs; mistakes are collected in ``problems``."""
 
     def __init__(
         self,
@@ -74,7 +74,8 @@ class Cells:
         self.problems.append(f"{self.table.where(row)}: {fact}; {hint}")
 
     def empty(self, field: str) -> list[int]:
-        """Return rows whose cell of the field is empty; none if the field has no column."""
+        """Return whether each row's cell of the field is empty; false if the field has no
+        column."""
         if field not in self._columns:
             return []
         return [
@@ -82,7 +83,7 @@ class Cells:
         ]
 
     def shown(self, *fields: str) -> dict[str, Sequence[str]]:
-        """Return what the file says in the columns of these fields, by column."""
+        """Return the original texts of the columns of these fields, by column."""
         columns = [self._columns[field] for field in fields if field in self._columns]
         return {name: self.table.originals.get(name, self.table.columns[name]) for name in columns}
 
@@ -126,10 +127,8 @@ class Cells:
         """Return the field in seconds, from its unit.
 
         Args:
-            field: of the job.
-            units: unit by field, seconds where there is none.
-            calendar: how dates are read.
-            optional: an empty cell is NaN without a problem.
+            field: field of the job. units: unit by field; seconds if a field has none. calendar:
+                rules for reading dates. optional: an empty cell is NaN without a problem.
         """
         unit = units.get(field, "s")
         if unit in SECONDS:

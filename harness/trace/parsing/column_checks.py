@@ -99,7 +99,7 @@ def _times(reader: ColumnOptions) -> list[str]:
     if ("start" in given) != ("end" in given):
         problems.append("start and end make a duration together; name the columns of both")
     if "start" in given and "duration" in given:
-        problems.append("a duration has a column, and start and end as well; keep one of the two")
+        problems.append("both the duration and start and end have columns; keep one of the two")
     return problems
 
 
@@ -120,7 +120,7 @@ def _zone(reader: ColumnOptions) -> list[str]:
         zones = available_timezones()
         near = suggest(reader.time_zone, zones).partition("known: ")[0] if zones else ""
         if not zones:
-            near = "this system has no time zones at all, install tzdata; or "
+            near = "this system has no time zones at all: install tzdata; or "
         problems.append(
             f"there is no time zone {reader.time_zone!r}; {near}name one as Europe/Berlin,"
             " Asia/Shanghai or UTC"

@@ -30,9 +30,8 @@ def chosen(table: Table, columns: Columns, problems: list[str]) -> dict[str, str
     """Return the file's own column name for every field; fields with a problem are left out.
 
     Args:
-        table: of the file.
-        columns: the names that they may have.
-        problems: receives one line for each field with no column in the file, or with several.
+        table: table of the file. columns: possible column names of every field. problems: receives
+            one line for each field with no column in the file, or with several.
     """
     names: dict[str, str] = {}
     for field, possible in spellings(columns).items():
@@ -41,7 +40,7 @@ def chosen(table: Table, columns: Columns, problems: list[str]) -> dict[str, str
             names[field] = found[0]
         elif found:
             problems.append(
-                f"{table.path}:1: both {' and '.join(found)} are there for {field}; name one"
+                f"{table.path}:1: both {' and '.join(found)} are columns for {field}; name one"
             )
         elif len(possible) == 1:
             problems += table.missing(possible)
@@ -67,11 +66,9 @@ def extracted(
     column.
 
     Args:
-        table: as it is in the file.
-        names: the column of every field.
-        patterns: field to a regular expression with one group.
-        no_value: texts that mean "no value".
-        problems: receives one line for every cell in which nothing matches.
+        table: table as it is in the file. names: the column of every field. patterns: field to a
+            regular expression with one group. no_value: texts that mean "no value". problems:
+            receives one line for every cell in which nothing matches.
     """
     columns, originals, renamed = {}, {}, dict(names)
     for field, pattern in patterns.items():

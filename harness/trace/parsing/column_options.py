@@ -25,7 +25,8 @@ class ColumnOptions:
     """Column of the file for each field of a job. Several names are allowed, for files that name
     the column differently; each file has one of them."""
     patterns: Mapping[str, str] = field(default_factory=dict)
-    """Regular expression for each field; the part of a cell that its one group matches is read."""
+    """Regular expression for each field; only the part of a cell that its one group matches is
+    read."""
     units: Mapping[str, str] = field(default_factory=dict)
     """Unit of ``arrival``, ``duration``, ``deadline``, ``start`` and ``end``: ``s`` (default),
     ``ms``, ``min``, ``h``, ``d``, ``hms`` (parts, as ``2-01:24:56`` or ``3d4h``) or ``date``
@@ -44,7 +45,7 @@ class ColumnOptions:
     no_value: Sequence[str] = NO_VALUE
     """Texts of cells that mean "no value"; such a cell counts as empty."""
     workload_renames: Mapping[str, str] = field(default_factory=dict)
-    """Name of a workload here for each name in the file."""
+    """Name of a workload of this project for each name in the file."""
     workloads: Sequence[str] | None = None
     """Allowed workloads, by their names after renaming; None: all."""
     scale: Mapping[str, float] = field(default_factory=dict)
@@ -81,4 +82,4 @@ class ColumnOptions:
     header: Sequence[str] | None = None
     """Names of the columns of a file that has no header line."""
     generated: Sequence[str] = ()
-    """Fields of ``JobSpec`` that were made up, for the record; constants are added to them."""
+    """Fields of ``JobSpec`` that were generated and not recorded; constants are added to them."""

@@ -33,9 +33,9 @@ def format_problems(date_format: str) -> list[str]:
             f"{named} has %p, which counts only with %I; use %I, or cut %p off with patterns"
         )
     if not given & _YEARS:
-        problems.append(f"{named} names no year; give a column of whole dates")
+        problems.append(f"{named} has no year; give a column of whole dates")
     elif not any(day <= given for day in _DAYS) and not (given & _WEEKS and given & _WEEKDAYS):
-        problems.append(f"{named} names no day; give a column of whole dates")
+        problems.append(f"{named} has no day; give a column of whole dates")
     return problems
 
 

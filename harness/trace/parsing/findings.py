@@ -1,4 +1,4 @@
-"""Findings on rows, and the refusals: findings that keep a row from becoming a job."""
+"""Findings on rows, among them refusals: findings that prevent a row from becoming a job."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Finding:
     """Function from a row to the remark's text for it."""
     hint: str
     refused: bool = False
-    """True if these rows keep the trace from loading."""
+    """True if these rows prevent the trace from loading."""
 
 
 def row_problems(rows: Submissions) -> list[str]:
-    """Return one line for each row and finding that keeps the row from becoming a job."""
+    """Return one line for each row and finding that prevents the row from becoming a job."""
     return [
         f"{rows.where(row)}: {finding.fact(row)}; {finding.hint}"
         for finding in refusals(rows)
@@ -46,14 +46,14 @@ def by_line(problems: Iterable[str], path: str) -> list[str]:
 
 
 def refusals(rows: Submissions) -> list[Finding]:
-    """Return the findings that keep a row from becoming a job."""
+    """Return the findings that prevent a row from becoming a job."""
     found: list[Finding] = []
     told: set[int] = set()  # batch and work may follow from slots and duration
     for name, values, hint in (
         ("requested_slots", rows.requested_slots, "a job needs at least 1 slot"),
         ("global_batch", rows.global_batch, "a batch has at least 1 sample"),
-        ("duration_s", rows.duration_s, "leave out jobs that never ran, or mend the row"),
-        ("work_samples", rows.work_samples, "a job needs work; leave it out or mend the row"),
+        ("duration_s", rows.duration_s, "leave out jobs that never ran, or correct the row"),
+        ("work_samples", rows.work_samples, "a job needs work; leave it out or correct the row"),
     ):
         bad = [row for row in np.flatnonzero(values <= 0).tolist() if row not in told]
         told.update(bad)
@@ -63,7 +63,7 @@ def refusals(rows: Submissions) -> list[Finding]:
     if rows.logical_workers is not None:
         workers = rows.logical_workers
         bad = np.flatnonzero(workers < 1).tolist()
-        hint = "a job has 1 or more; leave it out or mend the row"
+        hint = "a job has 1 or more; leave it out or correct the row"
         found.append(_not_positive(rows, "logical_workers", bad, hint))
     if rows.impossible_deadlines == "refuse":
         found.append(
@@ -74,7 +74,7 @@ def refusals(rows: Submissions) -> list[Finding]:
                     f"{rows.said('deadline_s', row, '')} is not after"
                     f" {rows.said('arrival_s', row, '')}"
                 ),
-                "mend the row, or set reader.impossible_deadlines to drop_deadline or drop_job",
+                "correct the row, or set reader.impossible_deadlines to drop_deadline or drop_job",
             )
         )
     if rows.job_ids is not None:
@@ -90,8 +90,8 @@ def refusals(rows: Submissions) -> list[Finding]:
                     f"{rows.column('job_id')} {names[row]!r} is also at"
                     f" {rows.where(first[names[row]])}"
                 ),
-                "give every job a name of its own, or leave such rows out with drop_where, or leave"
-                " job_id out",
+                "give every job a different id, or leave such rows out with drop_where, or leave "
+                "job_id out",
             )
         )
         found.append(
@@ -99,7 +99,7 @@ def refusals(rows: Submissions) -> list[Finding]:
                 "empty job ids",
                 empty,
                 lambda _row: f"{rows.column('job_id')} is empty",
-                "give every job a name, or leave the column out to have jobs numbered",
+                "give every job an id, or leave the column out to have jobs numbered",
             )
         )
     return [replace(finding, refused=True) for finding in found if finding.rows]
@@ -123,5 +123,5 @@ def _slot_ranges(rows: Submissions) -> Finding:
         "impossible slot ranges",
         np.flatnonzero((low < 1) | (high < low)).tolist(),
         lambda row: f"{names[0]} is {low[row]} and {names[1]} is {high[row]:.10g}",
-        "a range starts at 1 or more and does not end before it starts",
+        "the lower end must be at least 1, and the upper end not below it",
     )

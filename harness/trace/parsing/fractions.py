@@ -1,4 +1,4 @@
-"""Conversion of shares of a device to whole slots, the least that a scheduler can give."""
+"""Conversion of shares of a device to whole slots, since schedulers give whole slots only."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy as np
 from harness.trace.parsing.table import Floats
 
 _EXACT = 1e-9
-"""Largest relative error of a share that was written in decimals."""
+"""Largest relative rounding error of a share that was written in decimals."""
 
 
 def whole_slots(asked: Floats) -> tuple[Floats, int]:

@@ -41,12 +41,11 @@ def kept(
     """Return the rows that every rule keeps.
 
     Args:
-        table: as it is in the file.
-        keep_where: rows with another value are left out.
-        drop_where: rows with one of these values are left out.
-        keep_matching: rows in which no expression of the column is found are left out.
-        drop_matching: rows in which any expression of the column is found are left out.
-        no_value: texts that match an empty value as well as themselves.
+        table: table as it is in the file. keep_where: column to values; rows with any other value
+            are left out. drop_where: column to values; rows with one of these values are left out.
+            keep_matching: column to expressions; rows in which none is found are left out.
+            drop_matching: column to expressions; rows in which any is found are left out. no_value:
+            texts that count as empty, in addition to matching themselves.
 
     Raises:
         TraceError: no row is left.
@@ -66,8 +65,8 @@ def kept(
             rules += ", keep_matching and drop_matching" if keep_matching or drop_matching else ""
             raise TraceError(
                 [
-                    f"{table.path}: {rules} leave no row; the last go with {rule}, whose cells are"
-                    f" {_listed(left)}; correct the rule"
+                    f"{table.path}: {rules} leave no row; the last rows are removed by {rule}, "
+                    f"whose cells are {_listed(left)}; correct the rule"
                 ]
             )
     return table if keep.all() else table.take(np.flatnonzero(keep))

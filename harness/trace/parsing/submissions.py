@@ -1,7 +1,7 @@
 """Job submissions as columns: every reader's output, before it is checked.
 
-Types are right here (numbers are numbers) but values may still be impossible. So ``lint`` can
-report the mistakes of a file that cannot be loaded.
+The types are correct here, but values may still be impossible. So ``lint`` can report the mistakes
+of a file that cannot be loaded.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Submissions:
     wait_s: Floats | None = None
     """Recorded start minus arrival; NaN: not recorded. None: the file has no starts."""
     work_in_slot_s: bool = False
-    """True if work is counted in slot-seconds, because the file has no work of its own."""
+    """True if work is counted in slot-seconds, because the file does not state the work."""
     notes: frozenset[str] = frozenset()
     """Rows that the reader's options left out, and roundings, for the trace's history."""
 
@@ -73,12 +73,11 @@ class Submissions:
         return self.names.get(name, name)
 
     def said(self, name: str, row: int, verb: str = "is ") -> str:
-        """Return ``column is text``, as the file has a row's field; else the field's value.
+        """Return ``column is text`` with the file's text of a row's field, or with the field's
+        value.
 
         Args:
-            name: field of this class.
-            row: its number.
-            verb: between column and text.
+            name: field of this class. row: number of the row. verb: word between column and text.
         """
         if texts := self.shown.get(name):
             return " and ".join(f"{column} {verb}{cells[row]}" for column, cells in texts.items())
@@ -102,10 +101,10 @@ class Submissions:
 
 
 class Reader(Protocol):
-    """A published format (or a user's own), opened on one file.
+    """Reader of a published format (or a user's own), opened on one file.
 
     A part of a trace that reads files, reader or transform, may have a property ``files`` with
-    their paths. From it, records can tell an edited file apart from another seed's draws.
+    their paths. With it, records can distinguish an edited file from the draws of another seed.
     """
 
     def recognises(self, columns: Sequence[str]) -> bool:
@@ -116,8 +115,8 @@ class Reader(Protocol):
         """Return the rows of the file as they are.
 
         Raises:
-            TraceError: the file cannot be read, lacks a column, or has cells of the wrong
-                type; all of them, with path and line.
+            TraceError: the file cannot be read, lacks a column, or has cells of the wrong type; all
+                mistakes, with path and line.
         """
         ...
 

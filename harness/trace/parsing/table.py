@@ -25,7 +25,7 @@ _NO_QUOTES = "set quotes: false (ColumnsReader) if a quotation mark is part of a
 
 @dataclass(frozen=True)
 class Table:
-    """A table as it is in a file: columns of text, and the line of every row."""
+    """Table as it is in a file: columns of text, and the line of every row."""
 
     path: str
     """File name as messages show it: relative to the working directory if the file is below it."""
@@ -46,11 +46,12 @@ class Table:
         return self.originals.get(column, self.columns[column])[row]
 
     def fact(self, row: int, column: str) -> str:
-        """Return what the file says in a cell: ``column is 'text'``, or ``column is empty``."""
+        """Describe a cell of the file for messages: ``column is 'text'``, or ``column is
+        empty``."""
         cell = self.text(row, column)
         if not cell:
             return f"{column} is empty"
-        no_value = "" if self.columns[column][row] else ", which gives no value"
+        no_value = "" if self.columns[column][row] else ", which means no value"
         return f"{column} is {cell!r}{no_value}"
 
     def rule(self, row: int, column: str) -> str:
@@ -65,8 +66,8 @@ class Table:
         """Return the table with these columns changed or added.
 
         Args:
-            changed: new cells by column.
-            originals: the texts that messages show for them; other columns keep theirs.
+            changed: new cells by column. originals: texts that messages show for these cells; other
+                columns keep theirs.
         """
         return replace(
             self,
@@ -93,7 +94,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Rows:
-    """The non-blank rows of a file, split into cells, with the line of each row."""
+    """Non-blank rows of a file, split into cells, with the line of each row."""
 
     path: str
     """File name as messages show it."""
@@ -169,9 +170,8 @@ def to_table(
     A delimiter at the end of every line, with nothing after it, does not make a column.
 
     Args:
-        rows: of one file.
-        header: names of the columns of a file that has no header line.
-        ragged: receives one problem for each row of the wrong length, which is then left out;
+        rows: rows of one file. header: names of the columns of a file that has no header line.
+            ragged: receives one problem for each row of the wrong length, which is then left out;
             None: such rows are refused.
 
     Raises:

@@ -27,7 +27,8 @@ this is checked."""
 _EPOCH_S = (5e8, 5e9)
 """Seconds since 1970 in this range are dates from 1985 to 2128."""
 _EPOCH_MS = 1e11
-"""Least arrival that must be in milliseconds: as seconds since 1970 it is after the year 5000."""
+"""Smallest arrival that must be in milliseconds: in seconds since 1970 it would be after the year
+5000."""
 
 
 def wrong_units(rows: Submissions) -> list[Finding]:
@@ -52,13 +53,14 @@ def _waits(rows: Submissions) -> list[Finding]:
             f"starts more than {_long(_DECADE_S)} from submission",
             np.flatnonzero(far).tolist(),
             fact,
-            "are arrival and start on one clock? correct units, or leave out start",
+            "check that arrival and start are on one clock; correct units, or leave out start",
         ),
         Finding(
             "starts before submission",
             np.flatnonzero((wait_s < 0) & ~far).tolist(),
             fact,
-            "their recorded waits do not count; have arrival and start the same zone?",
+            "their recorded waits are ignored; check that arrival and start have the same time "
+            "zone",
         ),
     ]
 
@@ -75,7 +77,7 @@ def _running(rows: Submissions) -> list[Finding]:
             f"{running:.3g} jobs at a time, if each runs when it is submitted",
             known.tolist() if running < _LEAST_RUNNING else [],
             lambda row: f"{rows.said('duration_s', row)}: {_long(float(rows.duration_s[row]))}",
-            "are arrival and duration of one unit in the file? correct units",
+            "check that arrival and duration have the same unit in the file; correct units",
         )
     ]
 
@@ -148,10 +150,10 @@ def _deadlines(rows: Submissions) -> list[Finding]:
     if float(rows.deadline_s[with_one].max()) < first_s and first_s > _EPOCH_S[0]:
         found.append(
             Finding(
-                "deadlines before the first submission of all",
+                "deadlines before the first submission of the trace",
                 with_one.tolist(),
                 lambda row: rows.said("deadline_s", row),
-                "do they count from submission? then set deadlines: relative",
+                "if they count from submission, set deadlines: relative",
             )
         )
     with np.errstate(divide="ignore", invalid="ignore"):  # durations of 0 are reported elsewhere
@@ -167,7 +169,7 @@ def _deadlines(rows: Submissions) -> list[Finding]:
                     f"{rows.said('deadline_s', row)}: {_long(float(left_s[row]))} later, runs"
                     f" {_long(float(rows.duration_s[row]))}"
                 ),
-                "are the units of deadline and duration the same in the file? correct units",
+                "check that deadline and duration have the same unit in the file; correct units",
             )
         )
     return found
@@ -179,11 +181,11 @@ def _of_far_deadlines(left_s: Floats) -> str:
         return "they look like milliseconds: units: {deadline: ms}"
     if median_s >= _EPOCH_S[0]:
         return "they look like seconds since 1970, counted from submission: deadlines: absolute"
-    return "milliseconds need units: {deadline: ms}; leave a deadline that means none empty"
+    return "milliseconds need units: {deadline: ms}; leave the cell empty if a job has no deadline"
 
 
 def _long(seconds: float) -> str:
-    """Return a time as text, in a unit that is easy to judge."""
+    """Return a time as text, in a unit that gives a readable number."""
     for unit_s, name in ((YEAR_S, "years"), (DAY_S, "days"), (3600.0, "h"), (60.0, "min")):
         if abs(seconds) >= 2 * unit_s:
             return f"{seconds / unit_s:,.1f} {name}"

@@ -146,13 +146,13 @@ class Calendar:
         assert after is not None
         if before < after:
             raise CellError(
-                f"which clocks in {self.zone} never showed, since summer time began; correct"
-                " time_zone, or the cell"
+                f"which clocks in {self.zone} never showed, because summer time began; correct "
+                "time_zone, or the cell"
             )
         if before > after and self.repeated_hour == "refuse":
             raise CellError(
-                f"which clocks in {self.zone} showed twice, since summer time ended; set"
-                " repeated_hour to earlier or later, or export dates in UTC"
+                f"which clocks in {self.zone} showed twice, because summer time ended; set "
+                "repeated_hour to earlier or later, or export dates in UTC"
             )
         return later if self.repeated_hour == "later" else earlier
 
@@ -160,9 +160,9 @@ class Calendar:
 def parts_s(cell: str) -> float:
     """Return a duration in parts, in seconds.
 
-    Accepted are Slurm's ``[days-]hours:minutes:seconds``, ``minutes:seconds``, ``days-hours`` and
-    ``days-hours:minutes``, and Kubernetes' ``3d4h``, ``2h5m``, ``1m2.5s`` and ``1y20d`` (a year is
-    365 days).
+    Accepted forms are Slurm's ``[days-]hours:minutes:seconds``, ``minutes:seconds``, ``days-hours``
+    and ``days-hours:minutes``, and Kubernetes' ``3d4h``, ``2h5m``, ``1m2.5s`` and ``1y20d`` (a year
+    is 365 days).
 
     Raises:
         ValueError: the text has another form, or a part exceeds the next larger unit.
@@ -187,7 +187,7 @@ def parts_s(cell: str) -> float:
 
 
 def _number(cell: str) -> float:
-    value = float(cell)  # also accepts 1_000 and other scripts' digits, which are mistakes here
+    value = float(cell)  # float() also accepts 1_000 and digits of other scripts, which are mistakes here
     if not math.isfinite(value) or "_" in cell or not cell.isascii():
         raise ValueError
     return value
@@ -236,5 +236,5 @@ def _bad(table: Table, row: int, column: str, kind: str) -> str:
     cell = table.columns[column][row]
     if any(map(str.isdigit, cell)):
         return told
-    no_value = ", or no_value if the text stands for none" if cell else ""
+    no_value = ", or no_value if the text means that there is no value" if cell else ""
     return f"{told} (ColumnsReader: {table.rule(row, column)}{no_value})"

@@ -1,4 +1,4 @@
-"""Transform that draws a new trace with the statistics of the given one.
+"""Transform that draws a new trace with the statistics of the given trace.
 
 ``ShuffleArrivals`` keeps the jobs and permutes their arrivals. This transform draws both jobs and
 arrivals, and keeps only the stated statistics. Several seeds therefore give an ensemble of traces.
@@ -28,20 +28,21 @@ _LEAST_S = 1e-3
 """Shortest drawn time, and the unit to which all are rounded, seconds. Machines may differ in the
 last digits of a logarithm; rounding to a millisecond hides that."""
 _LONGEST = 100.0
-"""Logarithm of a median above any real one, in seconds; a bound of the search."""
+"""Upper bound of the search: logarithm of a median, in seconds, that no real trace reaches."""
 
 
 @dataclass(frozen=True)
 class DrawAnew:
-    """A new trace of as many jobs over the same span, in two kinds split at ``split_s`` seconds.
+    """Newly drawn trace of as many jobs over the same span, in two kinds split at ``split_s``
+    seconds.
 
     Arrivals are drawn over the span. The number of long jobs (``split_s`` or more) stays; which
-    jobs are long is drawn independently of the arrivals. Each job draws a model from the old jobs
-    of its kind, with replacement. It copies the model's slots, range, program and owner, so that
-    these keep their dependence on each other and on the kind. Each job also draws a training time,
-    and its work changes in proportion. Long times are log-normal above ``split_s``, scaled so that
-    the mean of the drawn times equals the old mean; their total therefore does not depend on the
-    seed. Short times are exponential below ``split_s``, with the old mean in expectation.
+    jobs are long is drawn independently of the arrivals. Each job draws an old job of its kind,
+    with replacement. It copies that job's slots, range, program and owner, so that these keep their
+    dependence on each other and on the kind. Each job also draws a training time, and its work
+    changes in proportion. Long times are log-normal above ``split_s``, scaled so that the mean of
+    the drawn times equals the old mean; their total therefore does not depend on the seed. Short
+    times are exponential below ``split_s``, with the old mean in expectation.
 
     Source: Hu et al., section 5.1, state the statistics of their log that are kept here: the number
     of jobs, the number of those of 5 min or more, the means of both kinds, and the span. Shapes and
@@ -96,8 +97,8 @@ class DrawAnew:
         with_deadline = sum(job.deadline_s is not None for job in trace.jobs)
         if with_deadline:
             problems.append(
-                f"DrawAnew: {with_deadline} jobs of {trace.name} have deadlines, which those drawn"
-                " would not have; put AssignDeadlines behind it instead"
+                f"DrawAnew: {with_deadline} jobs of {trace.name} have deadlines, which the drawn "
+                "jobs would lose; remove the deadlines, and put AssignDeadlines after DrawAnew"
             )
         if trace.span_s <= 0:
             problems.append(
@@ -116,7 +117,7 @@ class DrawAnew:
     def _drawn(
         self, rng: np.random.Generator, kind: Sequence[JobSpec], *, is_long: bool
     ) -> list[JobSpec]:
-        """Return as many drawn jobs of one kind as there were."""
+        """Draw as many jobs of one kind as the trace has."""
         if not kind:
             return []
         models = [kind[index] for index in rng.integers(len(kind), size=len(kind)).tolist()]

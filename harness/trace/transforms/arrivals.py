@@ -175,7 +175,7 @@ class ScaleLoad:
 
 
 def moved(job: JobSpec, arrival_s: float) -> JobSpec:
-    """Return the job with another arrival; its deadline keeps its distance from it."""
+    """Return the job with another arrival; its deadline moves with the arrival."""
     if job.deadline_s is None:
         return replace(job, arrival_s=arrival_s)
     return replace(

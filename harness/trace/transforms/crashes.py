@@ -25,7 +25,7 @@ class CrashJobs:
     beyond ``until_s`` do not crash any more. A crash costs the job its slots, and its work since
     the last checkpoint (``engine.checkpoint_every_s``).
 
-    Every job has a random stream of its own, so its moments do not depend on other jobs. A larger
+    Every job has a separate random stream, so its moments do not depend on other jobs. A larger
     fatal share makes the same crashes fatal and some more. Two choices are ours: all jobs crash at
     the same rate, and the number of a job's attempts is geometric. A real cluster would give up
     after a fixed number of attempts.

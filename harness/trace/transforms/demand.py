@@ -15,7 +15,7 @@ class CapDemand:
     """An upper bound of ``max_slots`` on the slots that a job asks for; its work stays.
 
     The recorded duration belongs to the old demand. ``duration: stretch`` multiplies it by old over
-    new slots, so that slot-seconds stay, as the work does (linear scaling is assumed). ``duration:
+    new slots, which keeps the slot-seconds like the work (linear scaling is assumed). ``duration:
     keep`` leaves it unchanged. A ``RecomputeWork`` that follows then sets the work to what the
     smaller demand does in that time.
 
@@ -62,7 +62,7 @@ class SetElastic:
     elastic: bool
 
     def apply(self, trace: Trace, context: TransformContext) -> Trace:
-        """Return the same jobs, all elastic or none."""
+        """Return the same jobs, all elastic or all inelastic."""
         changed = sum(job.elastic is not self.elastic for job in trace.jobs)
         note = f"SetElastic: {str(self.elastic).lower()}, {changed} jobs changed"
         jobs = (replace(job, elastic=self.elastic) for job in trace.jobs)

@@ -12,7 +12,7 @@ from harness.trace.transforms.work import durations_missing
 
 @dataclass(frozen=True)
 class UncertainWork:
-    """Wrong work shown to schedulers: each job draws one of four fates, with these shares.
+    """Wrong statements of work for schedulers: each job draws one of four fates, with these shares.
 
     ``disturbed``: the stated work is the true work times a number drawn evenly from 1 - ``error``
     to 1 + ``error``. ``bugs``: the job ends after a time drawn evenly from 0 to ``bug_within_s``,
@@ -70,7 +70,7 @@ class UncertainWork:
         return trace.step(note, jobs, generated=["stated_work_ratio", *ends_early])
 
     def _fate(self, job: JobSpec, chance: float, level: float) -> JobSpec:
-        """Return the job with the fate that ``chance`` selects, at ``level`` of it."""
+        """Return the job with the fate that ``chance`` selects; ``level`` sets how strong it is."""
         if chance < self.disturbed:
             factor = 1.0 + self.error * (2.0 * level - 1.0)
             return replace(job, stated_work_ratio=job.stated_work_ratio * factor)

@@ -1,4 +1,4 @@
-"""Transforms that add events besides submissions; they come last in a trace's list."""
+"""Transforms that add events other than submissions; they come last in a trace's list."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ class ReadEvents:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The files that are read."""
+        """Files that the transform reads."""
         return (Path(self.path),)
 
     def apply(self, trace: Trace, context: TransformContext) -> Trace:

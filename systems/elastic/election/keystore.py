@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from harness.errors import WorkerError
 
-class StoreLost(Exception):  # noqa: N818
+
+class StoreLost(WorkerError):  # noqa: N818
     """Loss of the store: it is out of reach. A swap under way may have happened: read again."""
 
 

@@ -20,6 +20,8 @@ from typing import Any, TypeAlias
 
 import torch
 
+from harness.errors import WorkerError
+
 Header: TypeAlias = dict[str, Any]
 
 MAX_GREETING_BYTES = 4096
@@ -28,7 +30,7 @@ _CHUNK_BYTES = 1 << 20
 _LENGTH = struct.Struct(">I")
 
 
-class TransferError(Exception):
+class TransferError(WorkerError):
     """Failure of a transfer of state; the text says why."""
 
 
@@ -87,6 +89,7 @@ class Channel:
         """
         self._arriving = bytearray()
         sock.settimeout(timeout_s)
+        # Small headers must not wait until the frame before was acknowledged (Nagle's algorithm).
         with suppress(OSError):  # a Unix socket has no such option
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
@@ -153,6 +156,8 @@ class Channel:
 
     def abort(self) -> None:
         """End the connection from any thread; a thread that waits in it fails at once."""
+        # Not ``close``: a thread that waits in the socket would not wake up, and another connection
+        # could get the socket's descriptor while that thread still uses it.
         with suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from harness.errors import WorkerError
 from systems.runtime.tensors.flat_buffers import FlatBuffers
 from systems.runtime.tensors.memory import as_bytes, flat, is_dense
 from systems.runtime.tensors.state import optimizer_state, parameters_of
@@ -46,7 +47,7 @@ _DTYPES = {
 }
 
 
-class StateMismatch(Exception):  # noqa: N818 - a state that does not match, not a fault
+class StateMismatch(WorkerError):  # noqa: N818 - a state that does not match, not a fault
     """Another worker's state does not fit this one's; the text says where."""
 
 
@@ -222,6 +223,8 @@ class TrainingState:
             return []
         parameter = self.parameters[index]
         layout: list[Any] = []
+        # A copy of the items: a donor's thread reads them without the lock, while an update may add
+        # some. It compares versions afterwards.
         for key, value in list(self.optimizer.state.get(parameter, {}).items()):
             if not isinstance(value, torch.Tensor):
                 continue
@@ -240,7 +243,7 @@ class TrainingState:
 
     @property
     def is_on_host(self) -> bool:
-        """Whether parameters and optimizer state lie in the host's memory."""
+        """True if parameters and optimizer state lie in the host's memory."""
         kept = [value for each in list(self.optimizer.state.values()) for value in each.values()]
         tensors = [value for value in kept if isinstance(value, torch.Tensor)]
         return all(value.device.type == "cpu" for value in (*self.parameters, *tensors))
@@ -334,6 +337,7 @@ class TrainingState:
             dtype = _DTYPES[dtype_name]
             here = state.get(key)
             size = parameter.shape if shape is None else torch.Size(shape)
+            # What arrives must not decide how much memory is allocated here.
             if size.numel() > max(1, parameter.numel()):
                 raise StateMismatch(f"{key!r} of {self.names[index]} with shape {tuple(size)}")
             device = parameter.device if on_device else torch.device("cpu")

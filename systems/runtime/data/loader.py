@@ -23,6 +23,7 @@ import torch
 
 from harness.configuration.named_classes import locate
 from harness.contracts.workload import Batch
+from harness.errors import WorkerError
 from harness.machine.parent_death import die_with_parent
 from systems.runtime.data.drawing import draw
 from systems.runtime.data.random_states import ProcessRandom
@@ -32,7 +33,7 @@ END_TIMEOUT_S = 5.0
 """Longest wait for the process to exit after its socket has ended."""
 
 
-class LoaderError(RuntimeError):
+class LoaderError(WorkerError, RuntimeError):
     """A loader process failed; the text gives the reason."""
 
 

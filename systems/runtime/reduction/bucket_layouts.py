@@ -14,13 +14,15 @@ from typing import Any, TypeAlias
 
 import torch
 
+from harness.errors import WorkerError
+
 Buckets: TypeAlias = Sequence[Sequence[str]]
 """Names of the parameters of each bucket, in their order there."""
 _SHOWN = 3
 """Number of a bucket's names that an error shows."""
 
 
-class LayoutError(ValueError):
+class LayoutError(WorkerError, ValueError):
     """Buckets differ from those of the job's state; the text says where, and gives a remedy."""
 
 

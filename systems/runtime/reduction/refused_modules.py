@@ -15,8 +15,10 @@ from functools import partial
 import torch
 from torch import nn
 
+from harness.errors import WorkerError
 
-class RefusedModuleError(RuntimeError):
+
+class RefusedModuleError(WorkerError, RuntimeError):
     """A model has modules that cannot be trained here; the text names one."""
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import torch
 
+from harness.errors import WorkerError
 
-class UnusedParameterError(RuntimeError):
+
+class UnusedParameterError(WorkerError, RuntimeError):
     """A parameter had no part in the loss of a step; the text names it."""
 
 

@@ -19,6 +19,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
+from harness.errors import StoredDataError
 from harness.files.bounded_file import parse_json, read_text
 from systems.runtime.tensors.state import optimizer_state, parameters_of
 from systems.runtime.tensors.tensor_file import write_tensors
@@ -37,7 +38,7 @@ _ENTRY: Mapping[str, type] = {
 """Fields of a manifest besides its version, with their types."""
 
 
-class CheckpointError(Exception):
+class CheckpointError(StoredDataError):
     """A checkpoint cannot be used; the text names it and gives the reason and a remedy."""
 
 
