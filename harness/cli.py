@@ -28,7 +28,7 @@ from harness.results.archive import ArchiveError, located
 from harness.results.store import StoredRun, StoreError, load_run
 from harness.run.estimate import estimate_wall_s
 from harness.run.execute import config_yaml, execute, mirror_run, print_warnings
-from harness.run.plan import Library, Plan, plan
+from harness.run.plan import Library, RunPlan, plan
 from harness.sweep import runner as sweep
 from harness.sweep.point_claims import Claims
 from harness.sweep.progress import RunProgress
@@ -213,7 +213,7 @@ def _read_base(arguments: Arguments) -> Mapping[str, Any] | None:
     return {key: value for key, value in document.items() if key not in _LABELS}
 
 
-def _run_one(planned: Plan, command: list[str], mirroring: bool) -> int:
+def _run_one(planned: RunPlan, command: list[str], mirroring: bool) -> int:
     config, out = planned.config, console()
     found = planned.reusable()
     if found is None and mirroring:  # a sweep has printed them already
@@ -236,7 +236,7 @@ def _run_one(planned: Plan, command: list[str], mirroring: bool) -> int:
     return code
 
 
-def _claimed(planned: Plan, is_point: bool) -> AbstractContextManager[StoredRun | None]:
+def _claimed(planned: RunPlan, is_point: bool) -> AbstractContextManager[StoredRun | None]:
     """Claim a run, or wait until another command has stored it.
 
     A sweep has claimed its points, and their processes have the claims.
@@ -251,7 +251,7 @@ def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _run(planned: Plan, command: list[str]) -> StoredRun:
+def _run(planned: RunPlan, command: list[str]) -> StoredRun:
     """Run a plan with its progress on the terminal, and return the stored run."""
     is_shown = planned.config.progress
     with RunProgress(len(planned.trace.jobs), is_shown) as progress:

@@ -14,7 +14,7 @@ from harness.errors import Problem, UserError, render
 from harness.machine.interrupts import run_command
 from harness.profiles import RECORDED, Profile, ProfileError, load_profile
 from harness.profiles.document import read_document
-from harness.profiles.evaluate import Trial, evaluate, step_times
+from harness.profiles.evaluate import ProfileTrial, evaluate, step_times
 from harness.profiles.measurement import Measurement
 from harness.profiles.read import SHIPPED
 from harness.profiles.write import profile_text, setting
@@ -209,7 +209,7 @@ def measure_profile(options: argparse.Namespace) -> int:
     if failed:
         print(*failed, "No profile was written.", sep="\n", file=sys.stderr)
         return 1
-    trials: dict[tuple[str, str | None, str, int], list[Trial]] = {}
+    trials: dict[tuple[str, str | None, str, int], list[ProfileTrial]] = {}
     for entry in entries:
         assert entry.stored is not None
         axes = entry.point.axes

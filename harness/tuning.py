@@ -1,9 +1,9 @@
 """Command ``python -m harness.tuning study=NAME``: chooses options from the records of a study.
 
 A candidate is a scheduler with options: the axes of the study that are ``scheduler``, ``backend``,
-``engine`` or options of these. Every other axis makes an input (trace, seed). The rule chooses, for
-each scheduler, the candidate with the best mean of the metric over the inputs; of equal means, the
-first in the study.
+``engine`` or options of these. The values of every other axis (trace, seed) are inputs. The rule
+chooses, for each scheduler, the candidate with the best mean of the metric over the inputs; of
+equal means, the first in the study.
 
 All schedulers must have the same number of candidates. Fewer are enough if all options of a
 scheduler are switches and every setting is tried. Every candidate must have a finished run of every
@@ -86,7 +86,7 @@ def candidates(label: str, results: Sequence[Path], metric: str) -> list[Candida
         run = found.get(plan(config, library, check_workloads=False).run_id)
         problem = _problem(run, metric, label)
         if run is None and _trial(dataclasses.asdict(config)) in known_trials:
-            fact = "has runs on other contents of its trace or profile alone, which do not count"
+            fact = "has only runs on other contents of its trace or profile, which do not count"
             problem = fact, f"run it: python -m harness study={label}"
         if problem is not None:
             problems.append(Problem(place, *problem))
@@ -106,19 +106,19 @@ def candidates(label: str, results: Sequence[Path], metric: str) -> list[Candida
 
 
 def _trial(config: Mapping[str, Any]) -> tuple[str, Any, Any]:
-    """Return the identity of a run without the contents of its files."""
+    """Return what identifies a run, without the contents of its files."""
     return options_text(config), config.get("seed"), config.get("repetition")
 
 
 def _problem(run: StoredRun | None, metric: str, label: str) -> tuple[str, str] | None:
-    """Return why a run cannot count, and the way out; None if it counts."""
+    """Return why a run cannot be used, and the way out; None if it can."""
     if run is None:
         return "has no finished run", f"run it: python -m harness study={label}"
     if metric not in run.metrics:
         return f"has no {metric}", "choose another metric"
     others = run.metrics["jobs_submitted"] - run.metrics["jobs_finished"]
     if metric == "jct_mean_s" and others:
-        fact = f"{others:.0f} jobs did not finish, so that its mean is not of the same jobs"
+        fact = f"{others:.0f} jobs did not finish, so its mean is over fewer jobs than other means"
         return fact, "choose metric=jct_penalised_mean_s, or make deadlines soft"
     return None
 
@@ -148,7 +148,8 @@ def choose(found: Sequence[Candidate], metric: str) -> dict[str, Candidate]:
         listed = ", ".join(f"{name} {len(own)}" for name, own in budgets.items())
         fact = f"schedulers have different numbers of points: {listed}"
         raise UserError(
-            [Problem("budget", fact, "give every scheduler as many, or all settings there are")]
+            [Problem("budget", fact, "give every scheduler the same number, or all settings of "
+                                     "its switches")]
         )
     if len({frozenset(candidate.values) for candidate in found}) > 1:
         fact = "candidates were not run on the same inputs"
@@ -162,8 +163,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m harness.tuning",
         description=(
-            "The options that a tuning study chooses for every scheduler: the best mean of a"
-            " metric over its inputs; of equal means the first in the study."
+            "Choose options for every scheduler from a tuning study: those with the best mean of "
+            "a metric over the inputs; of equal means, the first in the study."
         ),
         epilog="Exit codes: 0 chosen; 2 a wrong argument, or no choice can be made.",
     )
@@ -174,11 +175,11 @@ def build_parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     parser.add_argument(
         "--results", type=Path, action="append", metavar="DIR",
-        help="where the runs are; may be repeated (default: results/runs and results/reference)",
+        help="folder of the runs; may be repeated (default: results/runs and results/reference)",
     )  # fmt: skip
     parser.add_argument(
         "--into", metavar="STUDY",
-        help="also write the choice into this study, a grid for every scheduler on its inputs",
+        help="also write the choice into this study, as one grid for every scheduler",
     )  # fmt: skip
     return parser
 
@@ -194,7 +195,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 raise UserError([Problem(word, "is no argument", f"write {key}=NAME")])
         metric = words["metric"]
         if metric not in METRICS:
-            raise UserError([Problem(f"metric={metric}", "decides nothing here", known(METRICS))])
+            raise UserError([Problem(f"metric={metric}", "cannot be used for a choice", known(METRICS))])
         found = candidates(words["study"], options.results or RESULT_DIRS, metric)
         chosen = choose(found, metric)
         written = options.into and write_into(

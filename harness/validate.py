@@ -1,14 +1,14 @@
-"""Command ``python -m harness.validate DIR...``: are these results whole, and do they agree?
+"""Command ``python -m harness.validate DIR...``: check that results are complete and consistent.
 
 For every run at or below the directories, the version, the manifest and the tables are checked:
-each table must read and have its original digest. The records must not contradict one another, and
-``metrics.json`` must follow from them. All problems are printed at once, with the tables that a
-copied run was made without; checks that need them are left out. A failed run next to them is a
+each table must be readable and have its original digest. The records must not contradict one
+another, and ``metrics.json`` must follow from them. All problems are printed at once, and also the
+tables that a copied run lacks; checks that need them are left out. A failed run next to them is a
 problem until it is run again. Runs on earlier contents of an edited trace or profile are reported.
 
-With ``--division closed`` all runs together must also be a whole result of a shipped study, with
-the user's own scheduler or backend. See ``sweep/divisions.py`` and docs/submitting.md. Exit code
-0: no problem; 2: problems, or no run found.
+With ``--division closed`` all runs together must also be a complete result of a shipped study,
+where scheduler or backend may be the user's own. See ``sweep/divisions.py`` and docs/submitting.md.
+Exit code 0: no problem; 2: problems, or no run found.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ from harness.results.tables import TableError
 _SLACK_S = 1e-6
 """Rounding allowed where two times must not overlap."""
 _FROM_GRANTS = ("cluster_efficiency_mean", "slot_utilization_mean")
-"""Metrics that come out wrong without grants; other metrics that lack a table are absent."""
+"""Metrics that are wrong without the table of grants; other metrics that lack a table are
+absent."""
 _OF_MACHINE = (
     "the pre-importing process has died",
     *(os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)),
@@ -99,8 +100,8 @@ def _check_job(job: JobRecord) -> Iterator[str]:
         yield f"jobs: {job.job_id} arrives, starts and finishes at {times}, out of order"
     if job.state == JobState.FAILED and any(text in job.reason for text in _OF_MACHINE):
         yield (
-            f"jobs: {job.job_id} failed by the machine, which is no result ({job.reason}); run the"
-            " point again with force=true"
+            f"jobs: {job.job_id} failed because of the machine, which is no result ({job.reason}); "
+            "run the point again with force=true"
         )
     if job.state == JobState.FINISHED and job.finish_s is None:
         yield f"jobs: {job.job_id} is finished but has no finish time"
@@ -159,7 +160,7 @@ def _check_manifest(run: StoredRun) -> Iterator[str]:
         if key not in run.manifest:
             yield f"manifest.json lacks {key}"
     if run.run_id != run.path.name:
-        yield f"manifest.json names the run {run.run_id}, its directory {run.path.name}"
+        yield f"manifest.json has the run id {run.run_id}, but its directory is {run.path.name}"
 
 
 def _check_digests(run: StoredRun) -> Iterator[str]:
@@ -224,7 +225,7 @@ def _failed(directory: Path, paths: Sequence[Path]) -> Iterator[str]:
 def _slim(run: StoredRun) -> list[str]:
     sizes = sorted(run.left_out.items())
     listed = ", ".join(f"{name} ({size / 1000:,.0f} kB)" for name, size in sizes)
-    text = f"{run.path}: copied without {listed}; what needs them was not checked"
+    text = f"{run.path}: copied without {listed}; checks that need them were left out"
     return [text] if listed else []
 
 
@@ -232,8 +233,8 @@ def _edited(runs: Sequence[StoredRun]) -> list[str]:
     """Return a line for each input that was edited between runs of the same study."""
     counts = Counter(each.what for each in outdated(runs))
     return [
-        f"note: {count} run{'s' * (count != 1)} on another content of {what}, edited since; they"
-        " are of another setting than the runs on the current one"
+        f"note: {count} run{'s' * (count != 1)} on another content of {what}, edited since; they "
+        "count as another setting than runs on the current content"
         for what, count in sorted(counts.items())
     ]
 
@@ -242,11 +243,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Check directories of results; return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m harness.validate",
-        description="Check that stored runs are whole and that their numbers agree.",
+        description="Check that stored runs are complete and that their numbers are consistent.",
     )
-    parser.add_argument("dir", nargs="*", type=Path, help="default: those below results/")
+    parser.add_argument("dir", nargs="*", type=Path, help="folders of results (default: results/)")
     parser.add_argument(
-        "--division", choices=("closed", "open"), help="check that they can be in this division"
+        "--division", choices=("closed", "open"), help="check that the runs together can be in "
+                                                       "this division"
     )
     parser.add_argument(
         "--study", metavar="NAME",
@@ -266,7 +268,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             problems.append(str(error))
             continue
         if not paths:
-            problems.append(f"{directory}: no finished run is at or below it; name another")
+            problems.append(f"{directory}: no finished run is at or below it; name another folder")
         problems += _failed(directory, paths)
         for path in paths:
             count += 1

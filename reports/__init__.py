@@ -1,4 +1,4 @@
-"""The report: figures, tables and a static page from stored runs, and from nothing else."""
+"""Report: figures, tables and static pages, drawn from stored runs alone."""
 
 # This import comes before any of harness: it checks that harness is Elastrace's package.
 import reports.beside_harness  # noqa: F401

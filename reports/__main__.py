@@ -111,13 +111,13 @@ def _draw_site(
         return 0
     lines = [*kept.changes(path, verdicts)] if path is not None and path.is_file() else []
     if lines:
-        print("Verdicts that are not as they were accepted:", *lines, sep="\n  ", file=sys.stderr)
-        print("Look at them; then accept them with --accept.", file=sys.stderr)
+        print("Verdicts that differ from the accepted verdicts:", *lines, sep="\n  ", file=sys.stderr)
+        print("Check them; then accept them with --accept.", file=sys.stderr)
     return 1 if lines else 0
 
 
 def _figures_of(study: str) -> Sequence[str]:
-    """Return the figures that a study's file names; empty if none, for the general ones.
+    """Return the figures that a study's file names; empty: the general figures are drawn.
 
     Raises:
         UserError: the file names a figure that does not exist.
@@ -126,7 +126,7 @@ def _figures_of(study: str) -> Sequence[str]:
 
 
 def _note(found: page_figures.PageFigures, runs: Sequence[ReportRun]) -> str:
-    """Return a note on what a page leaves out: figures, and runs of other machines or contents."""
+    """Return a note on what a page leaves out: figures, and runs on other machines or contents."""
     studies = {run.study for run in runs}
     notes = (found.note, about.elsewhere(runs), about.edited(runs, studies))
     return " ".join(filter(None, notes))
@@ -140,15 +140,16 @@ def _say(drawn: int, runs: Sequence[ReportRun], began: float, out: Path) -> None
     committed = sum(run.stored.path.is_relative_to(REFERENCE) for run in runs)
     if 0 < committed < len(runs):
         print(
-            f"{committed} of {len(runs)} runs are committed ones ({REFERENCE}), perhaps of"
-            f" another machine; without them: --results {RUNS}"
+            f"{committed} of {len(runs)} runs come from {REFERENCE}, perhaps from another machine; "
+            f"to leave them out: --results {RUNS}"
         )
     if edited := about.edited(runs):
         print(edited)
     copied = sum(not run.is_drawable for run in runs)
     if copied:
         were = "run was" if copied == 1 else "runs were"
-        print(f"{copied} {were} copied without tables: only in figures that need none of these")
+        print(f"{copied} {were} copied without tables, so missing in figures that need these "
+              "tables")
     seconds = time.perf_counter() - began
     figures, of = _counted(drawn, "figure"), _counted(len(runs), "run")
     print(f"{figures} of {of} in {seconds:.1f} s: {out / 'index.html'}")
@@ -170,13 +171,13 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )  # fmt: skip
     parser.add_argument(
         "--out", type=Path, metavar="DIR",
-        help=f"where to (default: {SITE}/STUDY; of all studies {SITE}/{ALL}, of figures that are"
-        f" named {SITE}/{FIGURES_ALONE})",
+        help=f"folder of the report (default: {SITE}/STUDY; of all studies {SITE}/{ALL}, of named "
+             f"figures {SITE}/{FIGURES_ALONE})",
     )  # fmt: skip
     parser.add_argument("--figures", nargs="+", metavar="NAME", help=", ".join(FIGURES))
     parser.add_argument(
         "--accept", action="store_true",
-        help=f"keep the verdicts as they are now in {kept.FILE} beside the records",
+        help=f"accept the verdicts as they are now: write them to {kept.FILE} next to the records",
     )  # fmt: skip
     parser.add_argument("--formats", nargs="+", choices=FORMATS, default=[*FORMATS])
     return parser.parse_args(arguments)

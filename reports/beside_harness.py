@@ -1,4 +1,4 @@
-"""Check that ``harness`` is Elastrace's package; if it is not, end the process with one line.
+"""Check that ``harness`` is Elastrace's package; otherwise end the process with one line.
 
 Every other module of the report imports ``harness``. If a package in the working directory hides
 it, only code that does not import it can say so. ``harness/machine/hidden_packages.py`` checks the

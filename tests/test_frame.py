@@ -175,8 +175,8 @@ def test_help_teaches():
 
 @pytest.mark.parametrize(
     "document",
-    sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]),
-    ids=lambda path: path.name,
+    sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]),
+    ids=lambda path: str(path.relative_to(ROOT)),
 )
 def test_links_of_documents_lead_somewhere(document):
     broken = [

@@ -16,7 +16,7 @@ CostKey = tuple[ChangeKind, int, int]
 
 
 @dataclass
-class Trial:
+class ProfileTrial:
     """Speeds and costs measured in one run."""
 
     step_s: dict[int, float]
@@ -26,7 +26,7 @@ class Trial:
     """Numbers of workers that the run placed on several hosts."""
 
 
-def evaluate(records: RunRecords, host_of: Sequence[int] = ()) -> Trial:
+def evaluate(records: RunRecords, host_of: Sequence[int] = ()) -> ProfileTrial:
     """Return the speeds by size and the cost of every completed change, from a run of one job.
 
     ``host_of`` is the host of each slot; if it is empty, there is one host.
@@ -34,7 +34,7 @@ def evaluate(records: RunRecords, host_of: Sequence[int] = ()) -> Trial:
     The cost of ``stop`` is the time from the end of the last step to the report that the job has
     finished. It covers the evaluation and the end of the workers.
     """
-    trial = Trial(step_times(records.steps))
+    trial = ProfileTrial(step_times(records.steps))
     trial.across = frozenset(
         len(grant.slots)
         for grant in records.grants

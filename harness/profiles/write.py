@@ -9,10 +9,10 @@ from typing import Any
 import yaml
 
 from harness.profiles.costs import RescaleCost
-from harness.profiles.evaluate import CostKey, Trial, median_cost, relative_spread
+from harness.profiles.evaluate import CostKey, ProfileTrial, median_cost, relative_spread
 from harness.profiles.measurement import Measurement
 
-Trials = Mapping[tuple[str, str | None, str, int], Sequence[Trial]]
+Trials = Mapping[tuple[str, str | None, str, int], Sequence[ProfileTrial]]
 """Trials by backend, warmth (None: not distinguished), workload and global batch."""
 
 
@@ -42,7 +42,7 @@ def profile_text(
     ]
     lines.append("throughput:")
     backend = measurement.backends[0]
-    speeds: dict[str, dict[int, list[Trial]]] = {}
+    speeds: dict[str, dict[int, list[ProfileTrial]]] = {}
     for (name, _, workload, batch), found in trials.items():
         if name == backend:
             speeds.setdefault(workload, {}).setdefault(batch, []).extend(found)
@@ -56,7 +56,7 @@ def profile_text(
     return "\n".join(lines) + "\n"
 
 
-def _speeds(by_batch: Mapping[int, Sequence[Trial]], *, are_across: bool) -> list[str]:
+def _speeds(by_batch: Mapping[int, Sequence[ProfileTrial]], *, are_across: bool) -> list[str]:
     """Return speeds and their spread by batch and size, on one host or across several."""
     table, spread = {}, {}
     for batch, found in sorted(by_batch.items()):

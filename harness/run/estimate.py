@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from harness.results.store import StoreError, load_run
-from harness.run.plan import Plan
+from harness.run.plan import RunPlan
 
 
-def estimate_wall_s(planned: Plan) -> float:
+def estimate_wall_s(planned: RunPlan) -> float:
     """Return the expected wall-clock seconds: those of the latest similar run, or the engine's
     guess.
 

@@ -22,7 +22,7 @@ from harness.results.criteria import criteria_of
 from harness.results.store import RunStore, StoredRun
 from harness.run.live_facts import live_facts
 from harness.run.manifest_entries import describe_scheduler, describe_trace
-from harness.run.plan import Plan
+from harness.run.plan import RunPlan
 from harness.tracking.mirror import LockedError, TrackingError, mirror
 
 FIXED_SIZE = "fixed_size"
@@ -30,7 +30,7 @@ FIXED_SIZE = "fixed_size"
 
 
 def execute(
-    planned: Plan,
+    planned: RunPlan,
     command: list[str] | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     say: Callable[[str], None] = lambda line: None,
@@ -93,7 +93,7 @@ def execute(
     return stored.path
 
 
-def print_warnings(plans: Iterable[Plan]) -> None:
+def print_warnings(plans: Iterable[RunPlan]) -> None:
     """Print the warnings of these runs on stderr, each once."""
     for text in dict.fromkeys(text for planned in plans for text in planned.warnings):
         _warn(f"warning: {text}")

@@ -13,15 +13,15 @@ from harness.trace.model.similarity import similarity
 from harness.trace.transforms import TransformContext
 
 if TYPE_CHECKING:
-    from harness.run.plan import Plan
+    from harness.run.plan import RunPlan
 
 
-def live_facts(planned: Plan, records: RunRecords) -> dict[str, float]:
+def live_facts(planned: RunPlan, records: RunRecords) -> dict[str, float]:
     """Return the run's similarity to the recorded trace, and the results of its resimulation."""
     return {**_similarity_facts(planned, records), **_resimulated(planned, records)}
 
 
-def _similarity_facts(planned: Plan, records: RunRecords) -> dict[str, float]:
+def _similarity_facts(planned: RunPlan, records: RunRecords) -> dict[str, float]:
     """Return the similarity of a live replay to the recorded trace (``trace.model.similarity``)."""
     config, setup = planned.config, planned.setup
     stops_s = [c.stopping_time_s for c in records.changes if c.stopping_time_s is not None]
@@ -37,7 +37,7 @@ def _similarity_facts(planned: Plan, records: RunRecords) -> dict[str, float]:
     return facts
 
 
-def _resimulated(planned: Plan, records: RunRecords) -> dict[str, float]:
+def _resimulated(planned: RunPlan, records: RunRecords) -> dict[str, float]:
     """Return the simulator's results for a live run with the run's own speeds
     (``harness.run.resimulation``)."""
     config, setup = planned.config, planned.setup

@@ -51,7 +51,7 @@ class Library:
 
 
 @dataclass(frozen=True)
-class Plan:
+class RunPlan:
     """Everything that a run needs, built but not started."""
 
     config: RunConfig
@@ -88,7 +88,7 @@ class Plan:
 
 def plan(
     config: RunConfig, library: Library | None = None, *, check_workloads: bool = True
-) -> Plan:
+) -> RunPlan:
     """Build everything that a run needs, and check that it fits together.
 
     Args:
@@ -169,7 +169,7 @@ def plan(
     if problems:
         raise UserError(problems)
     config_hash = hash_config(config, input_digests(config.profile, trace, profile))
-    planned = Plan(
+    planned = RunPlan(
         config=config,
         run_id=run_name(choices, config_hash),
         config_hash=config_hash,

@@ -53,7 +53,7 @@ WORDS: Final = (
 
 
 @dataclass(slots=True)
-class Trial:
+class StrikeTrial:
     """Record of one trial."""
 
     plan: TrialPlan
@@ -73,14 +73,14 @@ class Trial:
         }
 
 
-def run_trial(plan: TrialPlan, folder: Path, logs: Path) -> Trial:
+def run_trial(plan: TrialPlan, folder: Path, logs: Path) -> StrikeTrial:
     """Run a trial, strike it, and judge the result.
 
     Args:
         plan: plan of the trial. folder: empty folder for the run's results. Its disk is filled if
             the plan says so. logs: folder on another disk; takes the commands' output.
     """
-    trial = Trial(plan)
+    trial = StrikeTrial(plan)
     words = _prepare(folder, plan.backend)
     code = _command(trial, words, folder, logs, plan.strikes)
     if plan.strikes and not trial.outcomes[0].struck:
@@ -132,7 +132,7 @@ def _prepare(folder: Path, backend: str) -> list[str]:
 
 
 def _command(
-    trial: Trial, words: Sequence[str], folder: Path, logs: Path, strikes: Sequence[Strike]
+    trial: StrikeTrial, words: Sequence[str], folder: Path, logs: Path, strikes: Sequence[Strike]
 ) -> int | None:
     """Run the command once, strike it, and record violations.
 

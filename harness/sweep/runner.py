@@ -30,7 +30,7 @@ from harness.machine.terminal import console, seconds
 from harness.results.store import RunStore, StoredRun
 from harness.run.estimate import estimate_wall_s
 from harness.run.execute import config_yaml, mirror_run, print_warnings
-from harness.run.plan import Library, Plan, plan
+from harness.run.plan import Library, RunPlan, plan
 from harness.sweep.point_claims import LOOK_S, Claim, Claims, Refusal
 from harness.sweep.progress import SweepProgress
 from harness.sweep.summary import executed_line, fixed_size_lines, metrics_table
@@ -60,7 +60,7 @@ class Entry:
 
     point: Point
     words: list[str]
-    planned: Plan
+    planned: RunPlan
     estimate_s: float
     status: str = "to run"
     process: PointProcess | None = None

@@ -26,11 +26,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("action", nargs="?", choices=("fill", "ui"), default="fill")
     parser.add_argument("--results", type=Path, nargs="+", default=RESULT_DIRS, metavar="DIR")
-    parser.add_argument("--report", type=Path, metavar="DIR", help="a drawn report to attach")
+    parser.add_argument(
+        "--report", type=Path, metavar="DIR", help="folder of a drawn report to attach"
+    )
     parser.add_argument("--uri", default=Target().uri, help="database or server")
     parser.add_argument("--artifacts", default=Target().artifacts, metavar="DIR")
     parser.add_argument("--experiment", default=Target().experiment)
-    parser.add_argument("--port", type=int, default=5000, help="of the UI")
+    parser.add_argument("--port", type=int, default=5000, help="port of the UI")
     chosen = parser.parse_args(arguments)
     config = {key: getattr(chosen, key) for key in ("uri", "artifacts", "experiment")}
     try:
@@ -38,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             prepare(config)
             return open_ui(target(config), chosen.port)
         mirrored, present, unreadable = refill(chosen.results, config)
-        print(f"MLflow: {mirrored} runs mirrored, {present} were there already")
+        print(f"MLflow: {mirrored} runs added, {present} were in MLflow already")
         for text in unreadable:
             print(text, file=sys.stderr)
         if chosen.report is not None:
@@ -68,9 +70,12 @@ def open_ui(where: Target, port: int) -> int:
     except KeyboardInterrupt:
         return 0
     finally:
-        for signum in (signal.SIGTERM, signal.SIGKILL):  # SIGKILL for a server that is stopped
+        for signum in (
+            signal.SIGTERM,
+            signal.SIGKILL,
+        ):  # SIGKILL, in case the server is stopped (SIGSTOP)
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(server.pid, signum)  # MLflow's own children, too
+                os.killpg(server.pid, signum)  # MLflow's child processes end too
             with contextlib.suppress(subprocess.TimeoutExpired):
                 server.wait(END_TIMEOUT_S)
                 break

@@ -1,10 +1,10 @@
 """MLflow as a mirror of stored runs and of the report. The only importer of mlflow.
 
-Runs that MLflow shows already are left alone; changed ones are replaced.
+Unchanged runs that MLflow has already are left alone; changed runs are replaced.
 
 Configuration (``configs/tracking/``), all keys optional:
 
-- ``enabled``: false mirrors nothing.
+- ``enabled``: false turns the mirror off.
 - ``uri``: a database (``sqlite:///path``) or a server (``http://host:port``).
 - ``artifacts``: folder of the files that MLflow shows; not used with a server.
 - ``experiment``: name of the experiment.
@@ -32,7 +32,7 @@ from harness.files.bounded_file import parse_json, read_text
 from harness.results.store import RESULT_DIRS, StoredRun, StoreError, load_run, run_paths
 from harness.results.tables import TableError
 from harness.tracking.rows import (
-    Point,
+    MetricPoint,
     began_ms,
     contents_digest,
     curves,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient
 
 BATCH = 1000
-"""Most metrics that MLflow takes in one call; of parameters and tags it takes a tenth."""
+"""Largest number of metrics in one call of MLflow; the limit of parameters and tags is a tenth."""
 REFILL = "python -m harness.tracking"
 LOCK_WAIT_S = 300.0
 """Longest wait, in seconds, for an embedded store that another process has locked. A working holder
@@ -65,7 +65,7 @@ class TrackingError(UserError):
 
 
 class LockedError(TrackingError):
-    """Time-out of the store's lock, which another process has; other runs would wait as well."""
+    """Time-out while another process has the store's lock; other runs would also wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ def attach_report(figures: Path, config: Mapping[str, Any]) -> int:
 
 
 def _figure_entries(figures: Path) -> list[tuple[Path, list[str]]]:
-    """Return the files of a report's figures, each in the report's folder, and their runs.
+    """Return the files of a report's figures with the runs that each shows.
 
     Raises:
         TrackingError: the list is damaged, or names a file elsewhere.
@@ -184,7 +184,7 @@ def _figure_entries(figures: Path) -> list[tuple[Path, list[str]]]:
 
 
 def refill(directories: Iterable[Path], config: Mapping[str, Any]) -> tuple[int, int, list[str]]:
-    """Mirror every run at or below the directories; of two runs with one id, the first.
+    """Mirror every run at or below the directories; of runs with equal ids, only the first.
 
     Returns:
         The number of runs mirrored, the number that were there already, and the errors of
@@ -230,7 +230,7 @@ def mirrored_metrics(config: Mapping[str, Any]) -> dict[str, dict[str, float]]:
 
 def _mirror(where: Target, client: MlflowClient, experiment: str, run: StoredRun) -> bool:
     digest = contents_digest(run)
-    # Without the lock, a second sweep with this run would take an unfinished copy for an old one.
+    # Without the lock, a second sweep with this run would treat an unfinished copy as an old one.
     with _locked(where):
         for found in _search(client, experiment, f"tags.run_id = '{run.run_id}'"):
             if found.data.tags.get(_CONTENTS) == digest:
@@ -253,7 +253,7 @@ def _log(client: MlflowClient, run_id: str, run: StoredRun) -> None:
     for params in _batches(list(parameters(run).items()), BATCH // 10):
         client.log_batch(run_id, params=[Param(*pair) for pair in params])
     start_ms = began_ms(run)
-    points = [Point(name, value, start_ms, 0) for name, value in run.metrics.items()]
+    points = [MetricPoint(name, value, start_ms, 0) for name, value in run.metrics.items()]
     for batch in _batches([*points, *curves(run)], BATCH):
         client.log_batch(run_id, metrics=[Metric(*point) for point in batch])
     if run.manifest.get("trace"):
@@ -279,7 +279,8 @@ def _trace_input(trace: Mapping[str, Any]) -> DatasetInput:
 
 
 def _open(where: Target) -> tuple[MlflowClient, str]:
-    """Return a client and the id of the experiment; create them if they do not exist."""
+    """Return a client and the id of the experiment; create store and experiment if they are
+    missing."""
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -28,7 +28,7 @@ _MARKS = re.compile(r"[\\`*\[\]!|~#]")
 _BAD_NAME = re.compile(r"[^\w\-./ ]")
 
 
-class Point(NamedTuple):
+class MetricPoint(NamedTuple):
     """One value of a curve."""
 
     key: str
@@ -101,11 +101,11 @@ def tags(run: StoredRun) -> dict[str, str]:
     return {key: str(value) for key, value in values.items() if value is not None}
 
 
-def curves(run: StoredRun) -> Iterator[Point]:
+def curves(run: StoredRun) -> Iterator[MetricPoint]:
     """Yield losses, step times and workers by job and step; evaluations; the machine over time.
 
     Raises:
-        TableError: a table is damaged, or a cell is no number that a curve can have.
+        TableError: a table is damaged, or a cell is not a finite number.
     """
     try:
         yield from _curves(run)
@@ -115,7 +115,7 @@ def curves(run: StoredRun) -> Iterator[Point]:
         ) from None
 
 
-def _curves(run: StoredRun) -> Iterator[Point]:
+def _curves(run: StoredRun) -> Iterator[MetricPoint]:
     records, start_ms = run.records, began_ms(run)
     by_job = attrgetter("job_id")
     for job_id, group in groupby(sorted(records.steps, key=attrgetter("job_id", "step")), by_job):
@@ -124,9 +124,9 @@ def _curves(run: StoredRun) -> Iterator[Point]:
             at_ms = start_ms + int(1000 * (step.started_s + step.duration_s))
             loss = float.fromhex(step.loss_hex)
             if math.isfinite(loss):
-                yield Point(f"loss/{name}", loss, at_ms, step.step)
-            yield Point(f"step_duration_s/{name}", step.duration_s, at_ms, step.step)
-            yield Point(f"workers/{name}", float(step.num_workers), at_ms, step.step)
+                yield MetricPoint(f"loss/{name}", loss, at_ms, step.step)
+            yield MetricPoint(f"step_duration_s/{name}", step.duration_s, at_ms, step.step)
+            yield MetricPoint(f"workers/{name}", float(step.num_workers), at_ms, step.step)
     for result in records.evaluations:
         try:
             value = float(result.value)
@@ -134,13 +134,13 @@ def _curves(run: StoredRun) -> Iterator[Point]:
             continue  # a digest
         if not result.name.startswith("digest_") and math.isfinite(value):
             key = f"evaluation/{_name(result.job_id)}/{_name(result.name)}"
-            yield Point(key, value, start_ms, result.step)
+            yield MetricPoint(key, value, start_ms, result.step)
     for index, sample in enumerate(_thinned(records.system)):
         at_ms = start_ms + int(1000 * sample.at_s)
         used_mb = sample.memory_bytes / 1e6
-        yield Point("system/cpu_utilization_percentage", sample.cpu_percent, at_ms, index)
-        yield Point("system/system_memory_usage_megabytes", used_mb, at_ms, index)
-        yield Point("system/processes", float(sample.num_processes), at_ms, index)
+        yield MetricPoint("system/cpu_utilization_percentage", sample.cpu_percent, at_ms, index)
+        yield MetricPoint("system/system_memory_usage_megabytes", used_mb, at_ms, index)
+        yield MetricPoint("system/processes", float(sample.num_processes), at_ms, index)
 
 
 def contents_digest(run: StoredRun) -> str:
@@ -153,7 +153,8 @@ def contents_digest(run: StoredRun) -> str:
 
 
 def began_ms(run: StoredRun) -> int:
-    """Return when the run began by its manifest, in ms since 1970; a refill gives the same."""
+    """Return the start of the run from its manifest, in ms since 1970, so that a refill gives the
+    same."""
     created = run.manifest.get("created")
     began = datetime.fromisoformat(created).timestamp() if created else 0.0
     return int(1000 * began)
@@ -169,12 +170,12 @@ def _flat(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
 
 def _name(text: str) -> str:
     parts = _BAD_NAME.sub("_", text)[:200].split("/")
-    # MLflow takes a name as a path and refuses names that lead elsewhere.
+    # MLflow uses a name as a path and refuses names that lead out of its folder.
     return "/".join(part if part.strip(".") else "_" * (len(part) or 1) for part in parts)
 
 
 def _unmarked(text: str) -> str:
-    """Return a text in which MLflow, which shows notes as Markdown, finds no link and no HTML."""
+    """Escape a text, because MLflow shows notes as Markdown, with links and HTML."""
     return _MARKS.sub(r"\\\g<0>", plain(text).replace("<", "&lt;"))
 
 

@@ -2,10 +2,10 @@
 
 The command writes the section between the two marks. For every paper, the section lists the studies
 that test its claims, with command, number of points, time, memory, disk, tolerance and outcome.
-Then it lists every claim with what decides it (``artifact_claims.py``). Everything is derived from
-the ledger, the studies' files, the accepted verdicts, and the manifests and facts of the committed
-runs. With ``--check`` the command writes nothing, and exits with 1 if the section is not what the
-data give.
+Then it lists every claim with the study or test that decides it (``artifact_claims.py``).
+Everything is derived from the ledger, the studies' files, the accepted verdicts, and the manifests
+and facts of the committed runs. With ``--check`` the command writes nothing, and exits with 1 if
+the section would change.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def _paper(paper: Paper, accepted: Mapping[str, Any], known: Mapping[str, Cost])
 
 
 def _others(papers: Sequence[Paper], known: Mapping[str, Cost]) -> Iterator[str]:
-    """Yield the lines on the studies that decide no claim."""
+    """Yield the lines about the studies that decide no claim."""
     deciding = {each.study for paper in papers for claim in paper.claims for each in claim.criteria}
     studies = [load_study(name) for name in options("study") if name not in deciding]
     yield "\n### Studies that decide no claim of these\n"
@@ -160,7 +160,7 @@ def _row(study: Study, *cells: str) -> str:
 
 
 def _words(paper: Paper, accepted: Mapping[str, Any]) -> str:
-    """Return a sentence on how a paper's entries are decided."""
+    """Return a sentence that counts how a paper's entries are decided."""
     tested = [claim for claim in paper.claims if claim.criteria]
     given = sum(bool(claim.given) for claim in paper.claims)
     checked = sum(bool(claim.checked_by) for claim in paper.claims) - given
@@ -182,7 +182,8 @@ def _directions(claims: Iterable[Claim], accepted: Mapping[str, Any]) -> str:
 
 
 def _numbers(study: Study, cost: Cost | None) -> tuple[str, ...]:
-    """Return the cells of ``_COSTS``; points not on record are costed like the recorded ones."""
+    """Return the cells of ``_COSTS``; points without records are estimated from the recorded
+    points."""
     points = study.points()
     asked = dict(word.split("=", 1) for word in study.quick)
     num_quick = sum(
@@ -243,7 +244,7 @@ def _values(study: Study, group: str) -> set[str]:
 
 
 def _tolerance(study: Study, claims: Iterable[Claim]) -> str:
-    """Return when a reader's own run agrees with the records."""
+    """Return the condition under which a reader's own run agrees with the records."""
     if _is_live(study):
         return _INTERVAL
     criteria = [each for claim in claims for each in claim.criteria if each.study == study.name]
@@ -272,7 +273,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m reports.artifact",
         description=f"Write the tables of claims and costs in {PAGE} from the committed records.",
     )
-    parser.add_argument("--check", action="store_true", help="write nothing; 1 if it would change")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if the "
+                                                             "section would change")
     chosen = parser.parse_args(arguments)
     try:
         page = PAGE.read_text(encoding="utf-8")
@@ -282,7 +284,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     if chosen.check:
         if page != wanted:
-            print(f"{PAGE} is not what the data give: python -m reports.artifact", file=sys.stderr)
+            print(f"{PAGE} is out of date; write it with: python -m reports.artifact", file=sys.stderr)
         return int(page != wanted)
     PAGE.write_text(wanted, encoding="utf-8")
     print(f"{PAGE}: {'as it was' if page == wanted else 'written'}")

@@ -1,4 +1,5 @@
-"""The table of a paper's entries in ``ARTIFACT.md``: what decides each, and its tolerance.
+"""Table of a paper's claims in ``ARTIFACT.md``: the study or test that decides each, and its
+tolerance.
 
 The table is derived from the ledger and the accepted verdicts. The table of studies above it has
 the costs.
@@ -19,7 +20,7 @@ _MEASURES: Mapping[str, str] = {"trend": "slope", "group": "value"}
 
 
 def table(paper: Paper, accepted: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the Markdown lines of the table, in a block that is folded.
+    """Yield the Markdown lines of the table, in a folded block.
 
     Args:
         paper: paper of the ledger.
@@ -41,7 +42,8 @@ def verdict(claim: Claim, accepted: Mapping[str, Any]) -> str:
 
 
 def _decided(claim: Claim) -> tuple[str, str]:
-    """Return what decides a claim, and the condition under which it holds."""
+    """Return the study, tests or input that decide a claim, and the condition under which it
+    holds."""
     if claim.criteria:
         studies = dict.fromkeys(f"`study={each.study}`" for each in claim.criteria)
         return "<br>".join(studies), "<br>".join(map(terms, claim.criteria))
@@ -52,7 +54,7 @@ def _decided(claim: Claim) -> tuple[str, str]:
 
 
 def terms(criterion: Criterion) -> str:
-    """Return a criterion's bound, and its margin around the paper's number, in words."""
+    """Return a criterion's bound in words, with its margin around the paper's number."""
     measure = _MEASURES.get(criterion.measure, criterion.measure)
     shows = f"{criterion.what}: " if criterion.what else ""
     text = f"{shows}{measure} of `{criterion.metric}` {_bound(criterion)}"

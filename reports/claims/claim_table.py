@@ -1,20 +1,20 @@
-"""The table of claims with their verdicts, for files."""
+"""Table of claims with their verdicts, for files."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from reports.claims import wording
-from reports.claims.verdicts import CriterionVerdict, Verdict
+from reports.claims.verdicts import ClaimVerdict, CriterionVerdict
 from reports.drawing.figure import Table
 
 HEADER = (
     "entry", "where", "claim", "verdict", "criterion", "cell", "measured", "interval", "trials",
-    "paper", "beside the paper's", "fidelity",
+    "paper", "compared with the paper's", "fidelity",
 )  # fmt: skip
 
 
-def claim_table(verdicts: Sequence[Verdict]) -> Table:
+def claim_table(verdicts: Sequence[ClaimVerdict]) -> Table:
     """Return a table with a row for every cell of every criterion.
 
     A criterion without cells and an entry without criteria have one row each.

@@ -16,7 +16,7 @@ from reports.runs.selection import ReportRun
 
 @dataclass(frozen=True, order=True)
 class Made:
-    """Origin of runs, as far as it explains why their manifests lack a criterion."""
+    """Origin of runs, which can explain why their manifests lack a criterion."""
 
     study: str
     """Study that the runs were made for; "" for no study."""
@@ -26,7 +26,8 @@ class Made:
 
 @dataclass(frozen=True)
 class Fixed:
-    """Numbers of a criterion's runs that hold it, hold another form of it, or do not hold it."""
+    """Numbers of a criterion's runs whose manifests have it, have another form of it, or lack
+    it."""
 
     num_runs: int
     num_same: int
@@ -37,12 +38,13 @@ class Fixed:
 
     @property
     def before(self) -> bool:
-        """Return whether every run holds this criterion, so that it preceded the records."""
+        """Return whether every manifest has this criterion, so that it is older than the
+        records."""
         return 0 < self.num_runs == self.num_same
 
 
 def when_fixed(name: str, criterion: Criterion, runs: Sequence[ReportRun]) -> Fixed:
-    """Return what the manifests of the judged runs hold of their criterion.
+    """Return which manifests of the judged runs have the criterion.
 
     Args:
         name: name of the criterion in manifests.

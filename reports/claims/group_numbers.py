@@ -1,4 +1,4 @@
-"""Numbers of several runs together that only criteria need: how far trained models differ."""
+"""Numbers of several runs together for criteria: how much trained models differ."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The accepted verdicts, stored next to the records: a silent change of a verdict is an error.
+"""Accepted verdicts, stored next to the records; the report fails if a verdict changes.
 
 ``verdicts.json`` in a folder of results holds the words of every verdict, with digests of its
-criterion and of its records. If both digests are unchanged but the words differ, the code that
-judges has changed them. A person must then look at the verdict and accept it.
+criterion and of its records. If both digests are unchanged but the words differ, the change is due
+to the code that judges. A person must then look at the verdict and accept it.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from harness.files.bounded_file import parse_json, read_text
-from reports.claims.verdicts import Verdict
+from reports.claims.verdicts import ClaimVerdict
 
 FILE = "verdicts.json"
 
 
-def write(path: Path, verdicts: Sequence[Verdict]) -> None:
+def write(path: Path, verdicts: Sequence[ClaimVerdict]) -> None:
     """Write the verdicts to a file, by claim."""
     content = {verdict.claim.id: verdict.stored() for verdict in verdicts}
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
-def changes(path: Path, verdicts: Sequence[Verdict]) -> Iterator[str]:
+def changes(path: Path, verdicts: Sequence[ClaimVerdict]) -> Iterator[str]:
     """Yield a line for each verdict that differs from the accepted one, with a reason if known."""
     accepted: Mapping[str, Any] = parse_json(read_text(path))
     found = {verdict.claim.id: verdict.stored() for verdict in verdicts}

@@ -1,10 +1,10 @@
-"""The ledger of claims: what each paper states, and what would show it.
+"""Ledger of claims: the statements of each paper, and the criteria that test them.
 
-An entry is decided in one of three ways. ``criteria`` judge the records of a study;
-``checked_by`` names tests of the suite, for illustrations, worked examples and algorithms;
-``not_here`` says why a machine like this cannot decide it. An entry with none of them is open.
-If tests compare an input of the simulations with what a paper states, ``given`` names that input:
-it is not a finding.
+An entry is decided in one of three ways. ``criteria`` judge the records of a study; ``checked_by``
+names tests of the suite, for illustrations, worked examples and algorithms; ``not_here`` says why
+it cannot be tested on such a machine. An entry with none of them is open. Tests may compare an
+input of the simulations with a paper's statement. ``given`` then names that input, because it is
+not a finding.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ class Criterion:
     study: str
     measure: Literal["ratio", "difference", "value", "trend", "group"]
     """Number to judge: one system's metric over another's (ratio), less another's (difference), or
-    alone (value); its slope along a key (trend); a number of all runs of a trial (group)."""
+    alone (value); its slope along a key (trend); or a number computed from all runs of a trial
+    (group)."""
     metric: str
     """Metric of the runs, or a number of ``numbers.py`` (for a group: of ``group_numbers.py``)."""
     of: Mapping[str, str]
@@ -48,11 +49,11 @@ class Criterion:
     beside: Mapping[str, Mapping[str, str]] | None = None
     """For a ratio: ``of`` and ``over`` of another ratio, by which it is divided, trial by trial."""
     along: str | None = None
-    """For a trend: the key of the configuration whose value is the position of a point."""
+    """For a trend: the key of the configuration that gives the x value of a point."""
     each: tuple[str, ...] = ()
     """Keys whose values name cells; the claim must hold in every cell."""
     what: str = ""
-    """Text on what the criterion shows, for a claim with several."""
+    """What the criterion shows, for a claim with several criteria."""
     stated: float | None = None
     """The paper's number for the same measure."""
     margin: float | None = None
@@ -83,25 +84,26 @@ class Claim:
     shows: str
     metric: str
     relation: str
-    """Relation that a replication must show."""
+    """Relation that a replication has to show."""
     setup: Mapping[str, Any]
     stated: Sequence[Mapping[str, Any]]
-    """Numbers printed in the paper: ``quantity``, ``value`` and, where it has one, ``unit``."""
+    """Numbers printed in the paper: ``quantity``, ``value`` and, if there is one, ``unit``."""
     needs: Mapping[str, str]
-    """For each place, whether it would test the entry: the source's hardware, a CPU machine, one
-    GPU, a simulation."""
+    """For each kind of experiment, whether it could test the entry: the source's hardware, a CPU
+    machine, one GPU, a simulation."""
     note: str = ""
     criteria: tuple[Criterion, ...] = ()
     checked_by: tuple[str, ...] = ()
     """Tests of the suite, as pytest names them."""
     given: str = ""
-    """Part of the entry that is an input of our simulations, so that the tests must pass on it."""
+    """Part of the entry that is an input of our simulations; tests check that the input is the
+    same."""
     analysis: str = ""
     """Explanation of the result, if the entry fails."""
     ablations: tuple[Criterion, ...] = ()
     """Criteria of the same form that support the explanation; they do not decide the claim."""
     not_here: str = ""
-    """Requirements of a test, if the entry cannot be tested here."""
+    """Requirements of a test, for an entry that cannot be tested here."""
 
     def names(self) -> dict[str, Criterion]:
         """Return the criteria by the names that manifests use."""
@@ -121,7 +123,7 @@ class Paper:
 
     @property
     def num_tested(self) -> int:
-        """Number of entries that records decide: the family over which intervals are corrected."""
+        """Number of entries that records decide; intervals are corrected for that many tests."""
         return sum(bool(claim.criteria) for claim in self.claims)
 
 
@@ -140,7 +142,7 @@ def load(folder: Path = LEDGER) -> list[Paper]:
         claims = [claim for claim in read if claim is not None]
         ids = [claim.id for claim in claims]
         for twice in sorted({each for each in ids if ids.count(each) > 1}):
-            problems.append(Problem(f"{path.name}: {twice}", "is there twice", "rename one"))
+            problems.append(Problem(f"{path.name}: {twice}", "occurs twice", "rename one"))
         known = {key: document[key] for key in ("title", "authors", "short")}
         papers.append(Paper(paper, claims=tuple(claims), **known))
     if problems:
@@ -169,7 +171,9 @@ def _claim(file: str, paper: str, entry: Any, problems: list[Problem | str]) -> 
     if claim.ablations and not claim.analysis:
         problems.append(Problem(f"{place}.analysis", "is missing", "say what the ablations show"))
     if claim.given and not claim.checked_by:
-        problems.append(Problem(f"{place}.given", "goes with checked_by", "name the tests"))
+        problems.append(
+            Problem(f"{place}.given", "is only given together with checked_by", "name the tests")
+        )
     for node in claim.checked_by:
         problems += _node_problems(place, node)
     return claim
@@ -197,7 +201,7 @@ def _criterion(place: str, source: Any, problems: list[Problem | str]) -> Criter
         return None
     found = Criterion(**values)
     if found.beside is not None and (found.measure != "ratio" or {*found.beside} != {"of", "over"}):
-        problems.append(Problem(f"{place}.beside", "is a ratio's alone, with of and over"))
+        problems.append(Problem(f"{place}.beside", "is only for ratios, with of and over"))
     studies = option_files("study")
     if found.study not in studies:
         fact = f"there is no study {found.study}"
@@ -209,19 +213,23 @@ def _criterion(place: str, source: Any, problems: list[Problem | str]) -> Criter
         bounds = ", ".join(_BOUNDS)
         problems.append(Problem(f"{place}.holds_if", "is no bound", f"give one of {bounds}"))
     if (found.over is not None) != (found.measure in ("ratio", "difference")):
-        problems.append(Problem(f"{place}.over", "is what ratios and differences have, alone"))
+        problems.append(
+            Problem(f"{place}.over", "is required for ratios and differences, and only for these")
+        )
     if found.measure == "group" and found.metric not in GROUP_NUMBERS:
-        fact = f"{found.metric} is no number of a group"
+        fact = f"{found.metric} is no number of groups"
         problems.append(Problem(f"{place}.metric", fact, suggest(found.metric, GROUP_NUMBERS)))
     if (found.along is not None) != (found.measure == "trend"):
-        problems.append(Problem(f"{place}.along", "is what trends have, alone"))
+        problems.append(Problem(f"{place}.along", "is required for trends, and only for these"))
     if (found.stated is None) != (found.margin is None):
-        problems.append(Problem(f"{place}.stated", "goes with margin", "give both or none"))
+        problems.append(
+            Problem(f"{place}.stated", "is only given together with margin", "give both or none")
+        )
     return found
 
 
 def _fits(kind: type, values: Mapping[str, Any], place: str, problems: list[Problem | str]) -> bool:
-    """Return whether an entry has the keys that it needs and no unknown key; append problems."""
+    """Check that an entry has the keys that it needs and no unknown key; append problems."""
     parts = fields(kind)
     names = {part.name for part in parts}
     lacking = {p.name for p in parts if p.default is MISSING} - set(values)
@@ -232,7 +240,7 @@ def _fits(kind: type, values: Mapping[str, Any], place: str, problems: list[Prob
 
 
 def _node_problems(place: str, node: str) -> list[Problem | str]:
-    """Return a problem if the suite lacks the test: an entry must not rest on a renamed test."""
+    """Return a problem if the suite has no such test, for example because it was renamed."""
     file, _, function = node.partition("::")
     path = ROOT / file
     if path.is_file() and (not function or f"def {function}(" in path.read_text(encoding="utf-8")):

@@ -1,4 +1,4 @@
-"""Numbers of a live run that only criteria need: phases, profiles, stragglers, speed, memory."""
+"""Numbers of a live run for criteria: phases, profiles, stragglers, speed, memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from reports.measures.transient import script_end_s, whole_windows
 from reports.runs.selection import ReportRun
 
 CONTEXT = ("spawn", "import", "warm_up")
-"""Phases of a change that EDL calls preparation of the execution context."""
+"""Phases of a change that EDL calls the preparation of the execution context."""
 TOPOLOGY = ("group",)
 MODEL = ("build", "load", "copy", "save")
 SETTLED_STEPS = 10
@@ -22,7 +22,7 @@ SETTLED_STEPS = 10
 
 
 def _context_share(run: ReportRun) -> float | None:
-    """Return the share of the execution context in a scale-out's time, median over scale-outs.
+    """Return the execution context's share of the time of a scale-out, median over scale-outs.
 
     The time is that of context, communication topology and model, as in EDL's figure 6.
     """
@@ -55,9 +55,9 @@ def _share(part: float | None, whole: float | None) -> float | None:
 
 
 def _transient_speed(run: ReportRun) -> float | None:
-    """Return samples per second over all whole windows but the first, or of settled steps.
+    """Return samples per second over all complete windows except the first, or over settled steps.
 
-    Settled steps count if the run's scheduler has no windows (option ``every_s``).
+    Settled steps are used if the run's scheduler has no windows (option ``every_s``).
     """
     steps: list[StepRecord] = run.stored.rows("steps")
     window_s = float(run.stored.config.get("scheduler", {}).get("every_s") or 0.0)
@@ -71,7 +71,7 @@ def _transient_speed(run: ReportRun) -> float | None:
 
 
 def _at_own_speeds(run: ReportRun, metric: str) -> float | None:
-    """Return a metric simulated with the speeds of the run's own workers, over the live metric."""
+    """Return the ratio of a metric simulated with the run's own speeds to the live metric."""
     return _share(run.metrics.get(f"resimulated_{metric}"), run.metrics.get(metric))
 
 

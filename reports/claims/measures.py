@@ -1,7 +1,7 @@
 """Pure functions from a study's records to the numbers that a criterion judges.
 
-Every number belongs to one trial. Trials of two compared systems are paired by their cell (the
-criterion's ``each``), seed and repetition, so that what both share cancels out.
+Every number belongs to one trial. Trials of two compared systems are paired by cell (the
+criterion's ``each``), seed and repetition, so that common effects cancel out.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Cell = tuple[str, ...]
 
 
 class MeasureError(StoredDataError):
-    """Records that do not fit the criterion; the text says why."""
+    """Error for records that do not fit the criterion; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ def _slopes(criterion: Criterion, runs: Sequence[ReportRun]) -> Iterable[Sample]
 
 
 def _groups(criterion: Criterion, runs: Sequence[ReportRun]) -> Iterable[Sample]:
-    """Yield for each trial the number of all its runs that fit."""
+    """Yield for each trial the number computed from all its runs that fit."""
     members: dict[_Trial, list[ReportRun]] = {}
     for run, own in _fitting(criterion.of, runs):
         key = (tuple(own.get(key, "") for key in criterion.each), run.trial)

@@ -1,4 +1,4 @@
-"""Numbers of a run that only criteria need, from its records."""
+"""Numbers of a run for criteria, computed from its records."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _steps(run: ReportRun) -> list[StepRecord]:
 def _stop_steps(run: ReportRun, kind: Callable[[ChangeRecord], bool]) -> float | None:
     """Return the median stopping time of the changes of a kind, in steps on the fewest workers.
 
-    Such a step is one before the job grows or after it shrinks; its length is the median.
+    The length of such a step is the median before the job grows, or after it shrinks.
     """
     stop_s = _stop_s(run, kind)
     steps = _steps(run)
@@ -83,7 +83,8 @@ def _throughput_per_slot(run: ReportRun) -> float | None:
 
 
 def _steps_with_equal_losses(run: ReportRun) -> float | None:
-    """Return the steps before the first loss that differs from fixed workers', least over jobs."""
+    """Return the number of steps before the first loss that differs from fixed workers', least over
+    jobs."""
     held = run.stored.rows("fixed_size")
     return float(min(record.equal_steps for record in held)) if held else None
 

@@ -1,8 +1,8 @@
 """Pure functions from numbers to a verdict: direction, magnitude and fidelity.
 
-Every interval has the confidence at which all tested claims of a paper together are wrong in
-at most one of twenty cases (Bonferroni). A deterministic replay of one input has no spread: its
-verdict is about that input, and says so.
+The confidence of every interval is corrected (Bonferroni), so that all tested claims of a paper
+together are wrong in at most one of twenty cases. A deterministic replay of one input has no
+spread: its verdict concerns that input only, and says so.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Direction(StrEnum):
     FAILS = "fails"
     UNDECIDED = "not distinguishable"
     ONE_TRIAL = "one trial"
-    """The relation was measured once, so its spread is unknown."""
+    """Result of a single trial, whose spread is unknown."""
 
 
 class Magnitude(StrEnum):
@@ -45,7 +45,7 @@ class Magnitude(StrEnum):
 
 
 class Fidelity(StrEnum):
-    """Likeness of the measurement to the source's experiment, most alike first."""
+    """Similarity of the measurement to the source's experiment, most similar first."""
 
     LIVE = "real training, other hardware"
     EMULATED = "real training, emulated pace"
@@ -65,7 +65,8 @@ class Status(StrEnum):
 
 
 def worst(directions: Iterable[Direction | None]) -> Direction | None:
-    """Return the worst direction, since the whole must hold in every part; None without any."""
+    """Return the worst direction, because a claim must hold in every part; None without
+    directions."""
     found = set(directions)
     order = (Direction.FAILS, Direction.UNDECIDED, Direction.ONE_TRIAL, Direction.HOLDS)
     return next((each for each in order if each in found), None)
@@ -80,8 +81,8 @@ class CellVerdict:
     """Mean over trials; the geometric mean for ratios and for values that are all above 0."""
     low: float
     high: float
-    """Upper end of the interval from ``low``; both ends are the value itself if a deterministic
-    replay had one input."""
+    """Upper end of the interval from ``low``; both ends are the value itself if there is only one
+    deterministic replay."""
     num_trials: int
     direction: Direction
     magnitude: Magnitude | None
@@ -99,7 +100,7 @@ class CriterionVerdict:
     run_ids: tuple[str, ...]
     records_digest: str
     fixed: Fixed
-    """Evidence of whether the criterion existed before the records."""
+    """Evidence from manifests of whether the criterion existed before the records."""
     problem: str = ""
     """Reason why the records could not be judged; "" if they could."""
 
@@ -115,17 +116,17 @@ class CriterionVerdict:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ClaimVerdict:
     """Verdict on one entry of the ledger."""
 
     claim: Claim
     criteria: tuple[CriterionVerdict, ...]
     ablations: tuple[CriterionVerdict, ...] = ()
-    """Verdicts on ablations, which explain the entry's verdict and have no part in it."""
+    """Verdicts on ablations, which explain the entry's verdict but do not decide it."""
 
     @property
     def status(self) -> Status:
-        """Status of the entry: how it is decided, or why it is not."""
+        """Status of the entry: how it is decided, or why it is open."""
         if self.claim.checked_by:
             return Status.GIVEN if self.claim.given else Status.CHECKED
         if self.claim.not_here:
@@ -160,7 +161,9 @@ class Verdict:
         }
 
 
-def judge(papers: Sequence[Paper], studies: Mapping[str, Sequence[ReportRun]]) -> list[Verdict]:
+def judge(
+    papers: Sequence[Paper], studies: Mapping[str, Sequence[ReportRun]]
+) -> list[ClaimVerdict]:
     """Return a verdict for every entry, in the order of the ledger.
 
     Args:
@@ -168,9 +171,9 @@ def judge(papers: Sequence[Paper], studies: Mapping[str, Sequence[ReportRun]]) -
         studies: runs by the study that made them.
     """
 
-    def verdict(entry: tuple[Paper, Claim]) -> Verdict:
+    def verdict(entry: tuple[Paper, Claim]) -> ClaimVerdict:
         paper, claim = entry
-        return Verdict(
+        return ClaimVerdict(
             claim,
             tuple(
                 judge_one(name, each, studies.get(each.study, ()), paper.num_tested)
@@ -252,7 +255,7 @@ def interval(
         in_logarithms: True for ratios and values above 0, so that the interval is above 0 too.
         is_exact: True if the values come from deterministic replays alone, or are facts.
     """
-    if is_exact and len(set(values)) == 1:  # logarithms would not keep the last bit
+    if is_exact and len(set(values)) == 1:  # logarithms would change the last bit
         return (values[0], values[0], values[0])
     scaled = [math.log(value) for value in values] if in_logarithms else list(values)
     mean = fmean(scaled)
@@ -285,7 +288,8 @@ def direction(holds_if: Mapping[str, object], low: float, high: float) -> Direct
 def magnitude(criterion: Criterion, low: float, high: float) -> Magnitude | None:
     """Return the magnitude that follows from an interval and the paper's number.
 
-    Stronger is further from the bound. The result is None if the paper states no number.
+    A number that is further from the bound is stronger. The result is None if the paper states no
+    number.
     """
     stated, margin = criterion.stated, criterion.margin
     if stated is None or margin is None:
@@ -311,7 +315,7 @@ def _fidelity(run: ReportRun) -> Fidelity:
 
 
 def _digest(runs: Sequence[ReportRun]) -> str:
-    """Return a digest of what runs recorded: all tables, also those left out, and all numbers.
+    """Return a digest of the runs' records: all tables, also left-out tables, and all numbers.
 
     The machine and the date are not part of it. The result is "" without runs.
     """

@@ -11,12 +11,12 @@ from typing import Any
 from harness.results import verification_levels as levels
 from reports.claims.fixed import Fixed, Made
 from reports.claims.ledger import Claim, Criterion
-from reports.claims.verdicts import CellVerdict, CriterionVerdict, Direction, Status, Verdict
+from reports.claims.verdicts import CellVerdict, ClaimVerdict, CriterionVerdict, Direction, Status
 
 
 @dataclass(frozen=True)
 class Word:
-    """Name of a verdict, and its look."""
+    """Name and appearance of a verdict."""
 
     text: str
     css: str
@@ -41,13 +41,13 @@ WORDS: Mapping[str, Word] = {
 AWAITED = WORDS[Status.AWAITED.value]
 
 
-def word(verdict: Verdict) -> Word:
+def word(verdict: ClaimVerdict) -> Word:
     """Return the word of an entry: its direction once it is tested, else its status."""
     found = verdict.direction or verdict.status
     return WORDS[found.value]
 
 
-def counts(verdicts: Iterable[Verdict]) -> list[dict[str, Any]]:
+def counts(verdicts: Iterable[ClaimVerdict]) -> list[dict[str, Any]]:
     """Return how many entries have each word."""
     found = Counter(word(verdict) for verdict in verdicts)
     return [
@@ -56,7 +56,7 @@ def counts(verdicts: Iterable[Verdict]) -> list[dict[str, Any]]:
     ]
 
 
-def summary(verdicts: Sequence[Verdict]) -> str:
+def summary(verdicts: Sequence[ClaimVerdict]) -> str:
     """Return one sentence on all entries."""
     by_status = Counter(verdict.status for verdict in verdicts)
     by_direction = Counter(verdict.direction for verdict in verdicts)
@@ -78,8 +78,8 @@ def summary(verdicts: Sequence[Verdict]) -> str:
     )
 
 
-def claim(verdict: Verdict, studies: Mapping[str, str]) -> dict[str, Any]:
-    """Return what a paper's page shows of an entry.
+def claim(verdict: ClaimVerdict, studies: Mapping[str, str]) -> dict[str, Any]:
+    """Return the values that a paper's page shows for an entry.
 
     Args:
         verdict: verdict on the entry.
@@ -121,7 +121,7 @@ def _stated(each: Mapping[str, Any]) -> str:
 
 
 def needs(entry: Claim) -> str:
-    """Return what would test an entry here, by the ledger."""
+    """Return the kinds of experiments that could test an entry, according to the ledger."""
     names = {"cpu_machine": "a CPU machine", "one_gpu": "one GPU", "simulation": "a simulation"}
     texts = []
     for key, place in names.items():
@@ -134,7 +134,7 @@ def needs(entry: Claim) -> str:
 
 def _criterion(verdict: CriterionVerdict, studies: Mapping[str, str]) -> dict[str, Any]:
     criterion = verdict.criterion
-    awaited = f"No records of the study {criterion.study} are here."
+    awaited = f"There are no records of the study {criterion.study}."
     return {
         "title": criterion.what[:1].upper() + criterion.what[1:] or "Measured",
         "rule": rule(criterion),
@@ -152,11 +152,10 @@ def _criterion(verdict: CriterionVerdict, studies: Mapping[str, str]) -> dict[st
 
 
 def fixed(found: Fixed, study: str) -> str:
-    """Return in words whether a criterion existed before its records, by their manifests.
+    """Return a sentence on whether a criterion existed before its records, according to manifests.
 
     Args:
-        found: what the manifests hold of the criterion.
-        study: study whose records decide the criterion.
+        found: which manifests have the criterion. study: study whose records decide the criterion.
     """
     if found.before:
         return "The criterion was fixed before the records were made: every manifest has it."
@@ -217,7 +216,7 @@ def _value(key: str, value: str) -> str:
 
 
 def cell(criterion: Criterion, cell: CellVerdict) -> dict[str, Any]:
-    """Return what a page shows of one cell of a criterion."""
+    """Return the values that a page shows for one cell of a criterion."""
     low, high = (number(end, criterion.measure) for end in (cell.low, cell.high))
     return {
         "name": ", ".join(cell.cell) or "all",

@@ -1,4 +1,4 @@
-"""Drawings and tables that figure modules return, or the reason why there is none."""
+"""Drawings and tables that figure modules return, or the reason why there are none."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _linked(text: str, links: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True)
 class Drawing:
-    """One figure or table of the report, with what the page says about it."""
+    """One figure or table of the report, with its title and caption."""
 
     name: str
     """Stem of the drawing's files."""

@@ -24,7 +24,7 @@ def save_all(folder: Path, drawings: Sequence[Drawing], formats: Sequence[str]) 
     folder.mkdir(parents=True, exist_ok=True)
     with mpl.rc_context(style.RC):
         uses_others = letters.prepare(each.figure for each in drawings if each.figure is not None)
-    # Fonts of other scripts are often of a kind that a PDF can hold only as outlines (type 3).
+    # Fonts of other scripts can often be embedded in a PDF only as outlines (type 3).
     changed = {**style.RC, "pdf.fonttype": 3} if uses_others else style.RC
     return processes.each(partial(_save, folder, formats, changed), drawings)
 
@@ -37,7 +37,7 @@ def _save(folder: Path, formats: Sequence[str], settings: Any, drawing: Drawing)
     files = []
     with mpl.rc_context({**settings, "svg.hashsalt": drawing.name}):
         figure.draw_without_rendering()
-        figure.set_layout_engine("none")  # laid out once, not again for every format
+        figure.set_layout_engine("none")  # lay the figure out once, not for every format
         for form in formats:
             path = folder / f"{drawing.name}.{form}"
             content = io.BytesIO()

@@ -1,6 +1,6 @@
 """Letters of figures: names from traces are drawn unchanged, in any script.
 
-A dollar sign does not begin mathematics (``style.RC`` switches it off). A letter that the figures'
+A dollar sign does not start a formula (``style.RC`` switches that off). A letter that the figures'
 own font lacks is drawn in an installed font that has it, else as its code point.
 """
 
@@ -82,7 +82,7 @@ def _tell_first() -> bool:
 
 
 def width(text: str) -> int:
-    """Return the approximate width of a text, in letters of the figures' own font."""
+    """Return the approximate width of a text, in average letters of the figures' own font."""
     return sum(1 if _has(letter) else _width_elsewhere(letter) for letter in text)
 
 
@@ -110,7 +110,8 @@ class _Changed(Formatter):
 
 
 def _plain_powers(axis: Axis) -> None:
-    """Write the labels of a logarithmic axis in plain letters, as mathematics is switched off."""
+    """Write the labels of a logarithmic axis in plain letters, because formulas are switched
+    off."""
     major, minor = axis.get_major_formatter(), axis.get_minor_formatter()
     if isinstance(major, LogFormatter):
         axis.set_major_formatter(_Changed(major, _plain_power))

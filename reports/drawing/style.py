@@ -1,4 +1,4 @@
-"""One look for all figures: colours that colour-blind readers can tell apart, units, notes."""
+"""Common style of all figures: colours that colour-blind readers can distinguish, units, notes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PALETTE = (
     "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00",
     "#56B4E9", "#5B5B5B", "#8C6D1F", "#5D2A6B", "#B4BBC4",
 )  # fmt: skip
-"""Okabe and Ito's colours without yellow and black, and four that differ in lightness."""
+"""Okabe and Ito's colours without yellow and black, and four colours that differ in lightness."""
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)))
 INK, MUTED, GRID, PAPER = "#22262B", "#6B7480", "#E3E6EA", "#FFFFFF"
 WIDTH_IN = 8.4
@@ -85,7 +85,7 @@ def time_unit(longest_s: float) -> tuple[float, str]:
 
 
 class Looks:
-    """A colour and a dash for each name: the same set of names gives the same looks."""
+    """Colour and dash of each name; the same set of names gives the same colours and dashes."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._order = {name: index for index, name in enumerate(sorted(set(names)))}
@@ -171,7 +171,7 @@ height of a row in inches."""
 
 
 def put_count_note(figure: Figure, counts: Sequence[int], runs: Sequence[ReportRun]) -> None:
-    """Write below the figure how many trials (of single changes, not runs) it shows."""
+    """Write below the figure how many trials (single changes, not runs) it shows."""
     low, high = min(counts), max(counts)
     count = str(low) if low == high else f"{low} to {high}"
     texts = [

@@ -9,7 +9,7 @@ from reports.figures.declared import Declared
 
 
 def _declared() -> dict[str, Declared]:
-    """Return the figures by the names of their modules: the general ones in their order first."""
+    """Return the figures by the names of their modules, general figures first and in order."""
     modules = {
         found.name: importlib.import_module(f"{__name__}.{found.name}")
         for found in pkgutil.iter_modules(__path__)
@@ -29,21 +29,21 @@ def _declared() -> dict[str, Declared]:
 FIGURES: Mapping[str, Declared] = _declared()
 """Figures by name; studies name the figures of their page, in order."""
 GENERAL = tuple(name for name, each in FIGURES.items() if each.general_place is not None)
-"""Figures that are drawn where none is named. A report of everything draws the others for the runs
-of every study that names them."""
+"""Figures that are drawn if no figure is named. The report on all studies draws other figures for
+the runs of each study that names them."""
 ALWAYS = tuple(name for name, each in FIGURES.items() if each.is_always_drawn)
 """Figures that are drawn for every study."""
 
 
 def checked(names: Sequence[str], place: str) -> tuple[str, ...]:
-    """Return the names, after a check that all are names of figures.
+    """Return the names after checking that each is the name of a figure.
 
     Args:
         names: names as the user wrote them.
         place: place of the names, for the message.
 
     Raises:
-        UserError: there is no figure of some name.
+        UserError: a name is not the name of a figure.
     """
     unknown = [name for name in names if name not in FIGURES]
     if unknown:

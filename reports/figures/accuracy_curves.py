@@ -34,8 +34,8 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
     models = [model for model in trained(runs) if len(model.curve) > 1 and model.gamma is None]
     if not models:
         reason = (
-            "No run of the selection trained one job to its end and evaluated it on the way"
-            " (engine.fast_forward=false, engine.evaluate_epochs)."
+            "No run of the selection trained one job to its end and evaluated it during training "
+            "(engine.fast_forward=false, engine.evaluate_epochs)."
         )
         return [Drawing("accuracy_curves", TITLE, missing=reason)]
     return [
@@ -75,9 +75,9 @@ def _chart(
     return Drawing(
         name=f"accuracy_curves-{number}",
         title=f"{TITLE}: {workload}",
-        caption="Each line is one run: same data, seed and hyper-parameters, other workers. Lines"
-        " that lie on one another are drawn over one another; the table counts the models that"
-        " differ in any bit. After EasyScale (Li et al., SC '23), figure 2.",
+        caption="Each line is one run, with the same data, seed and hyper-parameters but "
+                "different workers. Equal lines cover each other; the table counts the models "
+                "that differ in any bit. After EasyScale (Li et al., SC '23), figure 2.",
         run_ids=ids,
         figure=figure,
         table=Table(
@@ -107,7 +107,7 @@ def _row(way: str, own: Sequence[Trained], same: str) -> list[str]:
 
 
 def _seeds_row(name: str, own: Sequence[Trained]) -> list[str]:
-    """Return a row on the effect of the seed alone, with which other differences are compared."""
+    """Return a row with the effect of the seed alone, for comparison with other differences."""
     alike = [replace(model, seed=0) for model in own]
     row = _row(f"{name}: over seeds", alike, "")
     return [*row[:2], "", *row[3:]]

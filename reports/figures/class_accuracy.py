@@ -31,7 +31,10 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
     """Return one figure for each workload, with a panel for each way of training."""
     models = [model for model in trained(runs) if model.gamma is None]
     if not models:
-        reason = "No run of the selection trained one job to its end and told its classes."
+        reason = (
+            "No run of the selection trained one job to its end and recorded the accuracy of "
+            "its classes."
+        )
         return [Drawing("class_accuracy", TITLE, missing=reason)]
     return [
         _chart(number, workload, own, runs)
@@ -77,9 +80,10 @@ def _chart(
     return Drawing(
         name=f"class_accuracy-{number}",
         title=f"{TITLE}: {workload}",
-        caption="At the end of training, each marker one run; grey: from the least to the most."
-        " Spread: most less least over numbers of workers, in percentage points (over seeds: the"
-        " mean of every seed's). After EasyScale (Li et al., SC '23), figure 3.",
+        caption="Accuracy at the end of training. Each marker is one run; grey lines go from the "
+                "lowest to the highest. Spread: highest minus lowest over numbers of workers, in "
+                "percentage points (over seeds: mean of the seeds' spreads). After EasyScale (Li "
+                "et al., SC '23), figure 3.",
         run_ids=ids,
         figure=figure,
         table=Table(
@@ -108,7 +112,7 @@ def _row(way: str, own: Sequence[Trained], labels: Sequence[int], same: str) -> 
 
 
 def _seeds_row(name: str, own: Sequence[Trained], labels: Sequence[int]) -> list[str]:
-    """Return a row on the effect of the seed alone, with which other differences are compared."""
+    """Return a row with the effect of the seed alone, for comparison with other differences."""
     alike = [replace(model, seed=0) for model in own]
     row = _row(f"{name}: over seeds", alike, labels, "")
     return [*row[:2], "", *row[3:]]

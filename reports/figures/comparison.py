@@ -1,4 +1,4 @@
-"""The table of all systems and their headline metrics."""
+"""Table of all systems and their headline metrics."""
 
 from __future__ import annotations
 
@@ -76,23 +76,23 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
 
 
 def _two_clocks(runs: Sequence[ReportRun]) -> str:
-    """Return a sentence on stopping times if they are of two kinds, else ""."""
+    """Return a warning if stopping times are on different clocks, else ""."""
     if len({run.is_live for run in runs}) < 2:
         return ""
     return (
-        " Stopping times are wall-clock seconds in live rows and seconds of the virtual clock in"
-        " simulated ones: where a live clock was slowed (engine.dilation), they are not comparable"
-        " here; the figure of simulated against live converts them."
+        " Stopping times are wall-clock seconds in live rows, and seconds of the virtual clock in "
+        "simulated rows. If a live clock was slowed (engine.dilation), they are not comparable "
+        "here; the figure of simulated against live converts them."
     )
 
 
 def _bounds(runs: Sequence[ReportRun]) -> str:
-    """Return a sentence on the bounds, which are not systems, if there are any, else ""."""
+    """Return an explanation of the bounds, if there are any, else ""."""
     if not any("jct_bound_mean_s" in run.metrics for run in runs):
         return ""
     return (
-        " A bound is no system: no schedule of the jobs that finished, or of all deadlines, could"
-        " be better by the profile, and none may be as good."
+        " A bound is not a system. By the profile, no schedule of the finished jobs, or of all "
+        "deadlines, can be better; perhaps no schedule can be as good."
     )
 
 

@@ -61,10 +61,10 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
         Drawing(
             name="coordination-1",
             title=TITLE,
-            caption="Left: from when the last founder begins its election until all know the"
-            " leader. Right: from sending a message, between a worker and the leader, until it is"
-            " handled, while the job trains. Medians of runs; bars from the least to the most."
-            " After EDL (Wu et al., TPDS '22), sections 4.1 and 4.4.",
+            caption="Left: from the start of the election in the last of the first workers until "
+            "all know the leader. Right: from sending a message between a worker and the leader "
+            "until it is handled, while the job trains. Medians of runs; bars from the lowest to "
+            "the highest. After EDL (Wu et al., TPDS '22), sections 4.1 and 4.4.",
             run_ids=[run.run_id for run in told],
             figure=figure,
             table=Table(header, rows),
@@ -73,7 +73,7 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
 
 
 def pool(run: ReportRun) -> str:
-    """Return the chosen pool of workloads, which says whether the workers compute on the cores."""
+    """Return the chosen pool of workloads, which determines whether workers keep the cores busy."""
     return str(run.stored.manifest["choices"]["workload"])
 
 

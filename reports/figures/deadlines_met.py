@@ -22,8 +22,8 @@ _TALLEST = 112.0
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
     """Return one figure for each setting and engine: the share of deadlines met by each system.
 
-    Bars go from the lowest to the highest (ElasticFlow, figures 6 and 8a, which have the ratio
-    itself).
+    Bars are ordered from the lowest to the highest. ElasticFlow's figures 6 and 8a show the same
+    ratio.
     """
     drawings = []
     rated = [run for run in runs if _METRIC in run.metrics]
@@ -57,9 +57,9 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
             Drawing(
                 name=f"deadlines-met-{number}",
                 title=f"{TITLE}: {setting}, {engine}",
-                caption="Of the jobs with a deadline, the share that was finished by then; a"
-                " refused job counts as a miss. Means over trials; dots are single trials, lines"
-                " 95% intervals over them (Student's t), from 5 trials on." + _on_bound(inside),
+                caption="Of the jobs with a deadline, the share that finished in time; a refused "
+                "job counts as a miss. Means over trials; dots are single trials, lines 95% "
+                "intervals over them (Student's t), from 5 trials on." + _on_bound(inside),
                 run_ids=[run.run_id for run in inside],
                 figure=figure,
             )
@@ -121,8 +121,8 @@ def _on_bound(runs: Sequence[ReportRun]) -> str:
     if not _bounds(runs):
         return ""
     return (
-        " The bound, mean over trials too, is no system: by the profile no schedule could meet"
-        " more, and none may meet as many."
+        " The bound, mean over trials too, is not a system: by the profile no schedule can meet "
+        "more; perhaps no schedule can meet as many."
     )
 
 

@@ -60,11 +60,10 @@ def _chart(
     return Drawing(
         name=f"decay_curves-{number}",
         title=f"{TITLE}: {workload}",
-        caption="The learning rate is multiplied by gamma at every vertical line; each point is the"
-        " mean over an epoch. Equal before: whether all losses are the same until the first decay,"
-        " so that what differs later is gamma's doing. Ordered: whether the last losses rise, or"
-        " fall, with gamma all along. After EasyScale (Li et al., SC '23),"
-        " figure 4.",
+        caption="The learning rate is multiplied by gamma at every vertical line; each point is "
+        "the mean over an epoch. Equal before: whether all losses are the same until the first "
+        "decay, so that later differences come from gamma. Ordered: whether the final losses "
+        "only rise, or only fall, with gamma. After EasyScale (Li et al., SC '23), figure 4.",
         run_ids=ids,
         figure=figure,
         table=Table(

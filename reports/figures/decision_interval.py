@@ -12,12 +12,13 @@ from reports.figures.declared import Declared
 from reports.runs.selection import ReportRun, groups
 
 TITLE = "Mean JCT by the interval between decisions"
-_OTHER = {"event": "at every event", "hybrid": "every so often, or when enough jobs have ended"}
+_OTHER = {"event": "at every event", "hybrid": "periodically, or when enough jobs have ended"}
 """Labels of triggers without a fixed period."""
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
-    """Return one figure for each setting: a curve over periods, a level for each other trigger."""
+    """Return one figure for each setting: a curve over periods, and a line for each other
+    trigger."""
     found = [run for run in runs if _options(run).get("trigger") and "jct_mean_s" in run.metrics]
     drawings = [
         _chart(f"decision-interval-{number}", setting, own)
@@ -72,7 +73,7 @@ def _chart(name: str, setting: str, runs: Sequence[ReportRun]) -> Drawing:
     return Drawing(
         name=name,
         title=f"{TITLE}: {setting}",
-        caption="Means over trials; bars and brackets from the least to the most of them.",
+        caption="Means over trials; bars and brackets go from the lowest to the highest trial.",
         run_ids=[run.run_id for run in runs],
         figure=figure,
         table=Table(["decides", "trials", "mean JCT, min"], rows),

@@ -96,12 +96,13 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
         Drawing(
             name="decision_latency",
             title=TITLE,
-            caption="Live jobs: those that have arrived and not ended, as a mean over the run"
-            " (their completion times in all, over the makespan); it tells little of runs whose"
-            " jobs come all at once, as most of their decisions then have more. A bin has whole"
-            " runs, each with all its decisions; of its runs the table gives the median, and least"
-            " to most where they differ. p95 is known where the latency of every decision was"
-            " kept. Decisions are timed to the microsecond.",
+            caption="Live jobs have arrived and not ended; their number is a mean over the run "
+            "(sum of completion times over makespan). The mean says little about runs "
+            "whose jobs arrive all at once, because most of their decisions have more "
+            "live jobs. A bin contains whole runs with all their decisions; the table "
+            "gives the median of its runs, and the range if they differ. p95 is known "
+            "for runs that kept the latency of every decision. Decisions are timed to "
+            "the microsecond.",
             run_ids=[run.run_id for run in shown],
             figure=figure,
             table=Table(

@@ -1,4 +1,4 @@
-"""Declaration of a figure, which each module of figures makes of its own."""
+"""Declaration of a figure; each module of figures has one."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class Declared:
 
     draw: Callable[[Sequence[ReportRun]], list[Drawing]]
     tables: Sequence[str] = USUAL_TABLES
-    """Tables that a run must have for the figure to show it. Without any, the figure is drawn from
-    metrics alone, so also for runs that were copied without tables."""
+    """Tables that a run must have for the figure to show it. Without any, the figure needs metrics
+    alone, and also shows runs that were copied without tables."""
     general_place: int | None = None
-    """Place among the figures that are drawn where none is named. None: the figure is drawn only
-    if a study or ``--figures`` names it."""
+    """Position among the figures that are drawn by default. None: the figure is drawn only if a
+    study or ``--figures`` names it."""
     is_always_drawn: bool = False
-    """Whether the figure is on every page, after those that are named."""
+    """Whether the figure is on every page, after the named figures."""

@@ -15,7 +15,7 @@ from reports.runs.selection import ReportRun, groups, labels
 
 TITLE = "Utilization and cluster efficiency over time"
 _BINS = 150
-"""Number of stretches of the longest run, over each of which a curve is averaged."""
+"""Number of equal stretches of the longest run; a curve shows the mean over each stretch."""
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
@@ -34,7 +34,7 @@ def _chart(name: str, title: str, runs: Sequence[ReportRun]) -> Drawing:
     shown = [run for run in firsts if run.grants and all(g.speedup is not None for g in run.grants)]
     if not shown:
         return Drawing(
-            name, title, missing="No run here knows how fast its jobs are on their slots."
+            name, title, missing="No selected run knows the speed of its jobs on their slots."
         )
     longest_s = max(grant.end_s for run in shown for grant in run.grants)
     seconds, unit = style.time_unit(longest_s)
@@ -57,16 +57,17 @@ def _chart(name: str, title: str, runs: Sequence[ReportRun]) -> Drawing:
     return Drawing(
         name=name,
         title=title,
-        caption="Above: slots held by jobs over all slots. Below: the speeds of all running jobs,"
-        " each over its own on one slot, added up and divided by the number of slots; 1 would be"
-        f" every slot working as if alone. First trials; means over {_BINS} stretches of time.",
+        caption="Above: slots held by jobs over all slots. Below: the speed of each running job "
+        "relative to its speed on one slot, summed over jobs and divided by the number "
+        "of slots; at 1 every slot works as if alone. First trials; means over {_BINS} "
+        "stretches of time.",
         run_ids=[run.run_id for run in shown],
         figure=figure,
     )
 
 
 def _heights(run: ReportRun) -> tuple[Floats, Floats]:
-    """Return for every grant its slots, and its speed over that on one slot."""
+    """Return for every grant its slots, and its speed relative to one slot."""
     held = [len(grant.slots) for grant in run.grants]
     return np.array(held, np.float64), np.array([g.speedup for g in run.grants], np.float64)
 

@@ -46,7 +46,8 @@ class Sweep:
         return sorted({size_of(run, self.grows) for run in self.runs})
 
     def values(self, system: str, metric: str) -> _Values:
-        """Return a metric of one system, without zeros, which a logarithmic axis cannot show."""
+        """Return a metric of one system without zeros, because a logarithmic axis cannot show
+        them."""
         found: dict[tuple[int, int], dict[int, float]] = {}
         for run in self.runs:
             if run.system == system and run.metrics.get(metric, 0.0) > 0:
@@ -55,12 +56,12 @@ class Sweep:
 
 
 def size_of(run: ReportRun, which: str) -> int:
-    """Return the number of jobs that were submitted, or of slots of the cluster."""
+    """Return the number of submitted jobs, or of slots of the cluster."""
     return int(run.metrics["jobs_submitted"]) if which == "jobs" else run.num_slots
 
 
 def sweeps(runs: Sequence[ReportRun]) -> list[Sweep]:
-    """Return for each size the runs in which it has most values, of one trace and other size."""
+    """Return for each size the runs in which only this size varies, with the most values."""
     found = []
     for grows, stays in (_SIZES, _SIZES[::-1]):
         alike: dict[tuple[str, int], list[ReportRun]] = {}
@@ -76,7 +77,8 @@ def sweeps(runs: Sequence[ReportRun]) -> list[Sweep]:
 
 
 def exponent(values: Mapping[int, float]) -> float | None:
-    """Return the power of the size with which a cost grows, by a line through the logarithms."""
+    """Return the exponent with which a cost grows with the size, by a line through the
+    logarithms."""
     if len(values) < 2:
         return None
     logs = np.log(np.array(sorted(values.items())))
@@ -87,7 +89,10 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
     """Return one figure: wall clock and decisions over jobs (left) and over slots (right)."""
     found = sweeps(runs)
     if not found:
-        reason = "No simulated runs of the selection differ in their jobs alone or slots alone."
+        reason = (
+            "No simulated runs of the selection differ in the number of jobs alone or of "
+            "slots alone."
+        )
         return [Drawing("growth", TITLE, missing=reason)]
     shown = list({run.run_id: run for sweep in found for run in sweep.runs}.values())
     looks = style.Looks(run.system for run in shown)
@@ -107,10 +112,11 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
         Drawing(
             name="growth",
             title=TITLE,
-            caption="Medians of the trials; bars from the least to the most. Decisions are timed"
-            " to the microsecond. An exponent of 1 is a cost in proportion to the size: the slope"
-            " of a line through the logarithms, fitted to every trial by itself; mean, and range"
-            " over trials. The last step is from the size before the largest to it.",
+            caption="Medians of the trials; bars from the lowest to the highest. Decisions are "
+            "timed to the microsecond. The exponent is the slope of a line through the "
+            "logarithms, fitted to each trial; the table gives its mean and range over "
+            "trials. An exponent of 1 means that the cost is proportional to the size. "
+            "The last step is from the second largest size to the largest.",
             run_ids=[run.run_id for run in shown],
             figure=figure,
             table=Table(_HEADER, [row for sweep in found for row in _rows(sweep)]),

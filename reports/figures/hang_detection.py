@@ -13,7 +13,7 @@ from reports.drawing import style
 from reports.drawing.figure import Drawing, Table
 from reports.drawing.text import interval_text
 from reports.figures.declared import Declared
-from reports.measures.hangs import Cell, Watched, watched
+from reports.measures.hangs import HangCell, Watched, watched
 from reports.runs.selection import ReportRun
 
 TITLE = "Silent hangs: detection against false kills"
@@ -22,7 +22,9 @@ _KILLED, _NEXT_STEP = "killed", "survivors' next step"
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
     """Return one figure for each workload: detection on the left, false kills on the right."""
-    found = watched(runs)  # also runs whose job was lost, which count as having trained nothing
+    found = watched(
+        runs
+    )  # runs whose job was lost are included, and count as having trained nothing
     workloads = sorted({cell.workload for cell in found})
     reason = "No live run of the selection watched for hangs (engine=live_faults)."
     return [
@@ -31,7 +33,7 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
     ] or [Drawing("hang-detection", TITLE, missing=reason)]
 
 
-def _chart(number: int, cells: dict[Cell, Watched]) -> Drawing:
+def _chart(number: int, cells: dict[HangCell, Watched]) -> Drawing:
     loads = sorted({cell.stress_processes for cell in cells})
     figure = style.new_figure(3.3)
     left, right = figure.subplots(1, 2, sharex=True)
@@ -54,7 +56,9 @@ def _chart(number: int, cells: dict[Cell, Watched]) -> Drawing:
         axis.set_xlabel("silence after which a worker is killed (ms)")
     left.set_ylabel("time from the signal (ms)")
     is_bound = not any(seen.num_false_kills for seen in cells.values())
-    right.set_ylabel("false kills (per hour)" + ("\nnone seen: 95% upper ends" if is_bound else ""))
+    right.set_ylabel(
+        "false kills (per hour)" + ("\nnone seen: upper ends of 95% intervals" if is_bound else "")
+    )
     for axis in (left, right):
         style.plain_log_ticks(axis.yaxis)
     left.xaxis.set_major_locator(FixedLocator(_apart(timeouts_ms)))
@@ -69,11 +73,12 @@ def _chart(number: int, cells: dict[Cell, Watched]) -> Drawing:
     return Drawing(
         name=f"hang-detection-{number}",
         title=f"{TITLE} ({workload})",
-        caption="Left: a worker is stopped (SIGSTOP); medians, bars to the 95th percentile; the"
-        " next step is counted less a usual one. Right: workers killed for their silence that"
-        " nobody had stopped, over the time in which the job had two workers or more, with the"
-        " exact 95% interval; an open triangle is the upper end of that interval where none"
-        " was killed. Busy processes compete with the workers for the cores.",
+        caption="Left: a worker is stopped (SIGSTOP); medians, bars to the 95th percentile; the "
+                "duration of a usual step is subtracted from the time to the next step. Right: "
+                "kills of silent workers that had not been stopped, over the time in which the "
+                "job had two workers or more, with the exact 95% interval; an open triangle is "
+                "the upper end of that interval if no worker was killed. Busy processes compete "
+                "with the workers for the cores.",
         run_ids=[run.run_id for run in runs],
         figure=figure,
         table=Table(
@@ -88,7 +93,7 @@ def _chart(number: int, cells: dict[Cell, Watched]) -> Drawing:
 
 
 def _apart(values: Sequence[float]) -> list[float]:
-    """Return the values whose labels do not touch on a logarithmic axis."""
+    """Return values far enough apart that their labels do not touch on a logarithmic axis."""
     shown: list[float] = []
     for value in values:
         if not shown or value >= 1.3 * shown[-1]:
@@ -138,10 +143,10 @@ def _rates(
         else:
             axis.plot(at * shift, high, "v", markersize=5, color=colour, label=label,
                       markerfacecolor=style.PAPER)  # fmt: skip
-        label = "_"  # named once
+        label = "_"  # only one label in the legend
 
 
-def _row(cell: Cell, seen: Watched) -> list[str]:
+def _row(cell: HangCell, seen: Watched) -> list[str]:
     cells = [
         f"{1000 * cell.hang_timeout_s:g} ms: {_load(cell.stress_processes)}", str(seen.num_hangs)
     ]  # fmt: skip

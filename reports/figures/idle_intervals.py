@@ -53,9 +53,9 @@ def _chart(name: str, title: str, runs: Sequence[ReportRun]) -> Drawing:
     return Drawing(
         name=name,
         title=title,
-        caption="How many intervals between two jobs on one slot have about that length, of the"
-        " first trial; ten bins of equal width in logarithms from 10 s on, each over its width. A"
-        " power law is a line that falls.",
+        caption="Number of intervals between two jobs on one slot, by length, in the first "
+        "trial: ten bins of equal logarithmic width from 10 s on, each divided by its "
+        "width. A power law would be a straight falling line.",
         run_ids=[run.run_id for run in runs],
         figure=figure,
     )

@@ -1,4 +1,4 @@
-"""Jobs that were admitted over time, next to those submitted."""
+"""Jobs admitted over time, compared with jobs submitted."""
 
 from __future__ import annotations
 

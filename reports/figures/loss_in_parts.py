@@ -12,7 +12,7 @@ from reports.drawing import style
 from reports.drawing.figure import Drawing, Table
 from reports.figures.declared import Declared
 from reports.measures.loss_parts import PARTS
-from reports.measures.rescales import Cell, Trial, by_change, measure, net_losses
+from reports.measures.rescales import RescaleCell, RescaleTrial, by_change, measure, net_losses
 from reports.measures.state_size import state_bytes
 from reports.runs.selection import ReportRun
 
@@ -49,13 +49,13 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
 
 
 def _bars(
-    cells: Mapping[Cell, Sequence[Trial]], runs: Mapping[str, ReportRun]
-) -> dict[_Bar, list[Trial]]:
+    cells: Mapping[RescaleCell, Sequence[RescaleTrial]], runs: Mapping[str, ReportRun]
+) -> dict[_Bar, list[RescaleTrial]]:
     """Return the trials of each bar whose parts are known, for systems under which jobs train on.
 
     Bars are sorted.
     """
-    found: dict[_Bar, list[Trial]] = {}
+    found: dict[_Bar, list[RescaleTrial]] = {}
     for cell, trials in cells.items():
         for trial in trials:
             if trial.lost_in is not None:
@@ -66,18 +66,18 @@ def _bars(
     return {bar: found[bar] for bar in sorted(found) if _trains_on(found[bar])}
 
 
-def part_means(trials: Sequence[Trial]) -> Mapping[str, float]:
+def part_means(trials: Sequence[RescaleTrial]) -> Mapping[str, float]:
     """Return the mean of every part in steps of the old size; the sum is the mean ``net_steps``."""
     known = [trial.lost_in for trial in trials if trial.lost_in is not None]
     return {part: fmean(lost_in[part] for lost_in in known) for part in PARTS}
 
 
-def _trains_on(trials: Sequence[Trial]) -> bool:
+def _trains_on(trials: Sequence[RescaleTrial]) -> bool:
     """Return whether the job trains for more than two steps after the request, in the median."""
     return median(steps for trial in trials if (steps := trial.steps_before_stop) is not None) > 2
 
 
-def _chart(name: str, bars: dict[_Bar, list[Trial]], runs: Sequence[ReportRun]) -> Drawing:
+def _chart(name: str, bars: dict[_Bar, list[RescaleTrial]], runs: Sequence[ReportRun]) -> Drawing:
     means = {bar: part_means(trials) for bar, trials in bars.items()}
     figure = style.new_figure(max(2.4, 1.7 + 0.27 * len(bars)))
     axis = figure.subplots()
@@ -120,7 +120,7 @@ def _chart(name: str, bars: dict[_Bar, list[Trial]], runs: Sequence[ReportRun]) 
     )
 
 
-def _labels(bars: Mapping[_Bar, list[Trial]]) -> list[str]:
+def _labels(bars: Mapping[_Bar, list[RescaleTrial]]) -> list[str]:
     """Return labels with program and system, and what else bars of this program differ in."""
     labels = []
     for bar, trials in bars.items():
@@ -142,7 +142,9 @@ def _digits(means: Mapping[_Bar, Mapping[str, float]]) -> int:
     return 2 if max(sum(found.values()) for found in means.values()) >= 0.2 else 3
 
 
-def _table(bars: Mapping[_Bar, list[Trial]], means: Mapping[_Bar, Mapping[str, float]]) -> Table:
+def _table(
+    bars: Mapping[_Bar, list[RescaleTrial]], means: Mapping[_Bar, Mapping[str, float]]
+) -> Table:
     rows, form = [], f"z.{_digits(means)}f"
     for label, (bar, trials) in zip(_labels(bars), bars.items(), strict=True):
         parts = [f"{lost:{form}}" for lost in means[bar].values()]

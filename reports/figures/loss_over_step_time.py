@@ -14,7 +14,15 @@ from reports.drawing import style
 from reports.drawing.figure import Drawing, Table
 from reports.drawing.text import interval_text
 from reports.figures.declared import Declared
-from reports.measures.rescales import BASELINE, SHARE, Measured, Noise, Trial, measure, net_losses
+from reports.measures.rescales import (
+    BASELINE,
+    SHARE,
+    Measured,
+    Noise,
+    RescaleTrial,
+    measure,
+    net_losses,
+)
 from reports.measures.state_size import state_bytes
 from reports.runs.selection import ReportRun
 
@@ -50,13 +58,15 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
     return drawings or [Drawing("loss-over-step-time", TITLE, missing=reason)]
 
 
-def _point(trial: Trial, run: ReportRun) -> _Point:
+def _point(trial: RescaleTrial, run: ReportRun) -> _Point:
     size = state_bytes(run)
     panel = (0.0, trial.cell.workload) if size is None else (size, "")
     return panel, trial.cell.system, (run.dilation, trial.global_batch)
 
 
-def _of_several_lengths(found: Sequence[tuple[_Point, Trial]]) -> list[tuple[_Point, Trial]]:
+def _of_several_lengths(
+    found: Sequence[tuple[_Point, RescaleTrial]],
+) -> list[tuple[_Point, RescaleTrial]]:
     """Return the trials without those of workloads whose steps have only one length."""
     lengths: dict[_Panel, set[_Length]] = {}
     for (panel, _, length), _ in found:
@@ -67,10 +77,10 @@ def _of_several_lengths(found: Sequence[tuple[_Point, Trial]]) -> list[tuple[_Po
 def _chart(
     name: str,
     measured: Measured,
-    known: Sequence[tuple[_Point, Trial]],
+    known: Sequence[tuple[_Point, RescaleTrial]],
     change: tuple[str, int, int],
 ) -> Drawing:
-    points: dict[_Point, list[Trial]] = {}
+    points: dict[_Point, list[RescaleTrial]] = {}
     for point, trial in known:
         cell = trial.cell
         if (cell.kind, cell.before, cell.after) == change:
@@ -134,7 +144,7 @@ def _named(panel: _Panel) -> str:
 
 def _line(
     axis: Axes,
-    points: Sequence[Sequence[Trial]],
+    points: Sequence[Sequence[RescaleTrial]],
     looks: style.Looks,
     system: str,
     is_baseline: bool,
@@ -163,7 +173,7 @@ def _band(axis: Axes, noise: Sequence[Noise]) -> None:
     axis.axhline(0, color=style.INK, linewidth=0.7)
 
 
-def _table(points: dict[_Point, list[Trial]], baselines: set[str]) -> Table:
+def _table(points: dict[_Point, list[RescaleTrial]], baselines: set[str]) -> Table:
     rows = []
     for (panel, system, length), trials in sorted(points.items()):
         lost = net_losses(trials)
@@ -184,7 +194,7 @@ def _table(points: dict[_Point, list[Trial]], baselines: set[str]) -> Table:
     return Table(heads, rows)
 
 
-def _step_s(trials: Sequence[Trial]) -> float:
+def _step_s(trials: Sequence[RescaleTrial]) -> float:
     return median(trial.window.period_s for trial in trials if trial.window is not None)
 
 

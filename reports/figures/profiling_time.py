@@ -24,7 +24,7 @@ BASELINE = "stop-free"
 
 
 @dataclass(frozen=True, order=True)
-class Cell:
+class ProfilingCell:
     """Properties that profiles share."""
 
     largest: int
@@ -36,11 +36,11 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
     """Return one figure for each largest size: a bar for each workload and system."""
     own = [run for run in runs if run.is_live and len(run.jobs) == 1]
     names = system_names(own)
-    found: dict[Cell, list[Profile]] = {}
-    used: dict[Cell, list[ReportRun]] = {}
+    found: dict[ProfilingCell, list[Profile]] = {}
+    used: dict[ProfilingCell, list[ReportRun]] = {}
     for run in own:
         for profile in profiles(run.changes, run.dilation):
-            cell = Cell(profile.largest, run.jobs[0].workload, names[run.run_id])
+            cell = ProfilingCell(profile.largest, run.jobs[0].workload, names[run.run_id])
             found.setdefault(cell, []).append(profile)
             if run not in used.setdefault(cell, []):
                 used[cell].append(run)
@@ -53,7 +53,9 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
 
 
 def _chart(
-    number: int, cells: dict[Cell, list[Profile]], used: dict[Cell, list[ReportRun]]
+    number: int,
+    cells: dict[ProfilingCell, list[Profile]],
+    used: dict[ProfilingCell, list[ReportRun]],
 ) -> Drawing:
     figure = style.new_figure(1.5 + 0.27 * len(cells))
     axis = figure.subplots()
@@ -101,13 +103,15 @@ def _chart(
     )  # fmt: skip
 
 
-def _baseline(cell: Cell, cells: dict[Cell, list[Profile]]) -> list[Profile] | None:
+def _baseline(
+    cell: ProfilingCell, cells: dict[ProfilingCell, list[Profile]]
+) -> list[Profile] | None:
     """Return the baseline's profiles of the program; None unless it is exactly one other cell."""
     beside = [c for c in cells if c.workload == cell.workload and c.system.startswith(BASELINE)]
     return cells[beside[0]] if len(beside) == 1 and beside[0] != cell else None
 
 
-def _times(cell: Cell, cells: dict[Cell, list[Profile]]) -> str:
+def _times(cell: ProfilingCell, cells: dict[ProfilingCell, list[Profile]]) -> str:
     base = _baseline(cell, cells)
     if base is None:
         return ""
@@ -116,7 +120,10 @@ def _times(cell: Cell, cells: dict[Cell, list[Profile]]) -> str:
 
 
 def _row(
-    cell: Cell, cells: dict[Cell, list[Profile]], runs: Sequence[ReportRun], sizes: Sequence[int]
+    cell: ProfilingCell,
+    cells: dict[ProfilingCell, list[Profile]],
+    runs: Sequence[ReportRun],
+    sizes: Sequence[int],
 ) -> list[str]:
     own = cells[cell]
     total = percentile_interval([p.total_s for p in own])

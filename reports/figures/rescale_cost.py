@@ -13,7 +13,7 @@ from reports.drawing import style
 from reports.drawing.figure import Drawing, Table
 from reports.drawing.text import interval_text
 from reports.figures.declared import Declared
-from reports.measures.rescales import Cell, Measured, Trial, by_change, measure
+from reports.measures.rescales import Measured, RescaleCell, RescaleTrial, by_change, measure
 from reports.runs.selection import ReportRun
 
 TITLE = "What a rescale costs"
@@ -34,19 +34,19 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
     return drawings or [Drawing("rescale-cost", TITLE, missing=reason)]
 
 
-def _stops(trials: Sequence[Trial]) -> list[float]:
+def _stops(trials: Sequence[RescaleTrial]) -> list[float]:
     return [trial.stopping_time_s for trial in trials if trial.stopping_time_s is not None]
 
 
-def _losses(trials: Sequence[Trial]) -> list[float]:
+def _losses(trials: Sequence[RescaleTrial]) -> list[float]:
     return [trial.lost_steps for trial in trials if trial.lost_steps is not None]
 
 
-def _net(trials: Sequence[Trial]) -> list[float]:
+def _net(trials: Sequence[RescaleTrial]) -> list[float]:
     return [trial.net_steps for trial in trials if trial.net_steps is not None]
 
 
-def _chart(name: str, cells: dict[Cell, list[Trial]], measured: Measured) -> Drawing:
+def _chart(name: str, cells: dict[RescaleCell, list[RescaleTrial]], measured: Measured) -> Drawing:
     systems = sorted({cell.system for cell in cells})
     rows = sorted({(cell.workload, cell.setting) for cell in cells})
     looks = style.Looks(trial.cell.system for trial in measured.trials)
@@ -100,7 +100,9 @@ def _chart(name: str, cells: dict[Cell, list[Trial]], measured: Measured) -> Dra
     )
 
 
-def _first_row(system: str, rows: Sequence[tuple[str, str]], cells: dict[Cell, list[Trial]]) -> int:
+def _first_row(
+    system: str, rows: Sequence[tuple[str, str]], cells: dict[RescaleCell, list[RescaleTrial]]
+) -> int:
     return min(rows.index((cell.workload, cell.setting)) for cell in cells if cell.system == system)
 
 
@@ -118,7 +120,7 @@ def _points(
     axis.plot(middle, place, "D", color=colour, markersize=4.2, label=label)
 
 
-def _noise(measured: Measured, cell: Cell) -> list[float]:
+def _noise(measured: Measured, cell: RescaleCell) -> list[float]:
     """Return the losses of A/A trials of the same system, over times as long as its rescales."""
     return [
         one.lost_steps
@@ -129,7 +131,9 @@ def _noise(measured: Measured, cell: Cell) -> list[float]:
     ]  # fmt: skip
 
 
-def _noise_band(axis: Axes, place: float, step: float, measured: Measured, cell: Cell) -> None:
+def _noise_band(
+    axis: Axes, place: float, step: float, measured: Measured, cell: RescaleCell
+) -> None:
     losses = _noise(measured, cell)
     if len(losses) < 5:
         return
@@ -146,7 +150,7 @@ def _noise_band(axis: Axes, place: float, step: float, measured: Measured, cell:
     )
 
 
-def _table(cells: dict[Cell, list[Trial]], measured: Measured) -> Table:
+def _table(cells: dict[RescaleCell, list[RescaleTrial]], measured: Measured) -> Table:
     header = [
         "workload: system", "n", "stop p50 ms", "95% interval", "stop p95 ms",
         f"{BASELINE} / this", "lost p50 steps", "95% interval", "lost p95", "net p50",
@@ -185,7 +189,7 @@ def _estimate(values: Sequence[float], form: str) -> list[str]:
     ]
 
 
-def _ratio(cell: Cell, cells: dict[Cell, list[Trial]]) -> str:
+def _ratio(cell: RescaleCell, cells: dict[RescaleCell, list[RescaleTrial]]) -> str:
     """Return how many times longer each baseline of the workload stops, if any was measured."""
     beside = [
         other

@@ -11,7 +11,7 @@ from matplotlib.patches import Patch
 from reports.drawing import style
 from reports.drawing.figure import Drawing, Table
 from reports.figures.declared import Declared
-from reports.measures.rescales import Cell, Trial, by_change, measure
+from reports.measures.rescales import RescaleCell, RescaleTrial, by_change, measure
 from reports.runs.selection import ReportRun
 
 TITLE = "Phases of a rescale"
@@ -34,7 +34,7 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
     return drawings or [Drawing("rescale-phases", TITLE, missing=reason)]
 
 
-def phase_medians(trials: Sequence[Trial]) -> dict[str, float]:
+def phase_medians(trials: Sequence[RescaleTrial]) -> dict[str, float]:
     """Return the median of every phase in seconds, in the order in which phases were recorded.
 
     A change that lacks a phase counts as 0.
@@ -46,7 +46,9 @@ def phase_medians(trials: Sequence[Trial]) -> dict[str, float]:
     }
 
 
-def _chart(name: str, cells: dict[Cell, list[Trial]], runs: Sequence[ReportRun]) -> Drawing:
+def _chart(
+    name: str, cells: dict[RescaleCell, list[RescaleTrial]], runs: Sequence[ReportRun]
+) -> Drawing:
     medians = {cell: phase_medians(trials) for cell, trials in cells.items()}
     phases = list(dict.fromkeys(phase for found in medians.values() for phase in found))
     figure = style.new_figure(max(2.4, 1.7 + 0.27 * len(cells)))

@@ -18,7 +18,14 @@ from reports.drawing import style
 from reports.drawing.figure import Drawing, Table
 from reports.drawing.text import interval_text
 from reports.figures.declared import Declared
-from reports.measures.rescales import BASELINE, SHARE, Trial, measure, net_losses, system_names
+from reports.measures.rescales import (
+    BASELINE,
+    SHARE,
+    RescaleTrial,
+    measure,
+    net_losses,
+    system_names,
+)
 from reports.measures.state_size import STATE_BYTES, state_bytes
 from reports.runs.selection import ReportRun
 
@@ -31,7 +38,7 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
     measured = measure(sized)
     names = system_names(sized)
     sizes = {run.run_id: state_bytes(run) or 0.0 for run in sized}
-    points: dict[tuple[str, int, int], dict[tuple[str, float], list[Trial]]] = {}
+    points: dict[tuple[str, int, int], dict[tuple[str, float], list[RescaleTrial]]] = {}
     for trial in measured.trials:
         cell = trial.cell
         key = (cell.kind, cell.before, cell.after)
@@ -46,7 +53,7 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
 
 
 def _chart(
-    name: str, points: dict[tuple[str, float], list[Trial]], runs: Sequence[ReportRun]
+    name: str, points: dict[tuple[str, float], list[RescaleTrial]], runs: Sequence[ReportRun]
 ) -> Drawing:
     systems = sorted({system for system, _ in points})
     own = {trial.run_id: system for (system, _), trials in points.items() for trial in trials}

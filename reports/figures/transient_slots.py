@@ -10,7 +10,7 @@ import numpy as np
 from reports.drawing import style
 from reports.drawing.figure import Drawing, Table
 from reports.figures.declared import Declared
-from reports.measures.transient import Point, break_even_s, steady_speeds, transient_points
+from reports.measures.transient import TransientPoint, break_even_s, steady_speeds, transient_points
 from reports.runs.selection import ReportRun
 
 TITLE = "Transient slots"
@@ -30,7 +30,7 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
 
 def _chart(
     workloads: Sequence[str],
-    points: Sequence[Point],
+    points: Sequence[TransientPoint],
     steady: Mapping[str, Mapping[int, float]],
     runs: Sequence[ReportRun],
 ) -> Drawing:

@@ -11,7 +11,7 @@ from reports.runs.selection import ReportRun
 
 
 @dataclass(frozen=True, order=True)
-class Cell:
+class HangCell:
     """Properties that a group of runs shares."""
 
     workload: str
@@ -35,13 +35,13 @@ class Watched:
     """Wall-clock hours in which the job held two slots or more: a worker could be accused."""
 
 
-def watched(runs: Iterable[ReportRun]) -> dict[Cell, Watched]:
+def watched(runs: Iterable[ReportRun]) -> dict[HangCell, Watched]:
     """Return the cells, sorted, of the runs whose backend has a time-out for silent workers."""
-    found: dict[Cell, list[ReportRun]] = {}
+    found: dict[HangCell, list[ReportRun]] = {}
     for run in runs:
         stress, timeout_s = _stress(run), _timeout_s(run)
         if stress is not None and timeout_s is not None:
-            cell = Cell(run.jobs[0].workload, stress, timeout_s)
+            cell = HangCell(run.jobs[0].workload, stress, timeout_s)
             found.setdefault(cell, []).append(run)
     return {cell: _watched(own) for cell, own in sorted(found.items())}
 

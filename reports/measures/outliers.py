@@ -15,7 +15,7 @@ RANGES = 1.5
 
 
 @dataclass(frozen=True)
-class Cell:
+class OutlierCell:
     """One metric of runs that differ only in seed or repetition."""
 
     setting: str
@@ -37,7 +37,7 @@ class Cell:
         }
 
 
-def cells(runs: Sequence[ReportRun], metrics: Sequence[str]) -> list[Cell]:
+def cells(runs: Sequence[ReportRun], metrics: Sequence[str]) -> list[OutlierCell]:
     """Return the cells of runs that have enough trials to tell outliers.
 
     Args:
@@ -50,7 +50,9 @@ def cells(runs: Sequence[ReportRun], metrics: Sequence[str]) -> list[Cell]:
             values = {run.run_id: run.metrics[metric] for run in trials if metric in run.metrics}
             if len(values) >= MIN_TRIALS:
                 low, high = fences([*values.values()])
-                found.append(Cell(setting, trials[0].label, engine, metric, low, high, values))
+                found.append(
+                    OutlierCell(setting, trials[0].label, engine, metric, low, high, values)
+                )
     return found
 
 

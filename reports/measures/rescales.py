@@ -24,7 +24,7 @@ that the replay and the engine record differ by less."""
 
 
 @dataclass(frozen=True)
-class Cell:
+class RescaleCell:
     """Properties that trials share."""
 
     setting: str
@@ -43,10 +43,10 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Trial:
+class RescaleTrial:
     """One completed change."""
 
-    cell: Cell
+    cell: RescaleCell
     run_id: str
     change: ChangeRecord
     global_batch: int
@@ -86,7 +86,7 @@ class Trial:
 class Noise:
     """One A/A trial: the formula of samples lost, over a time in which nothing was changed."""
 
-    cell: Cell
+    cell: RescaleCell
     """Cell of the change that gave the trial its length."""
     lost_steps: float
     net_steps: float | None
@@ -97,12 +97,12 @@ class Noise:
 class Measured:
     """All changes of some runs, and the A/A trials of these runs."""
 
-    trials: Sequence[Trial]
+    trials: Sequence[RescaleTrial]
     noise: Sequence[Noise]
     runs: Sequence[ReportRun]
     """Runs that have any change."""
 
-    def by_cell(self) -> dict[Cell, list[Trial]]:
+    def by_cell(self) -> dict[RescaleCell, list[RescaleTrial]]:
         """Return the trials of every cell, sorted by setting, workload, change and system."""
         return _grouped(self.trials)
 
@@ -117,7 +117,7 @@ class Measured:
 
 def measure(runs: Iterable[ReportRun]) -> Measured:
     """Return every completed rescale and migration of the live runs among ``runs``."""
-    trials: list[Trial] = []
+    trials: list[RescaleTrial] = []
     noise: list[Noise] = []
     used: list[ReportRun] = []
     names = system_names(runs)
@@ -139,7 +139,9 @@ def measure(runs: Iterable[ReportRun]) -> Measured:
                     parts = loss_parts(change, window, steps[job.job_id])
                     lost_in = parts and {k: lost / job.global_batch for k, lost in parts.items()}
                 cell = cells[change.change_id]
-                trials.append(Trial(cell, run.run_id, change, job.global_batch, window, lost_in))
+                trials.append(
+                    RescaleTrial(cell, run.run_id, change, job.global_batch, window, lost_in)
+                )
             known = [change for change in own if change.change_id in windows]
             for change in known:
                 found = undisturbed(
@@ -161,14 +163,16 @@ def measure(runs: Iterable[ReportRun]) -> Measured:
     return Measured(trials, noise, used)
 
 
-def net_losses(trials: Iterable[Trial]) -> list[float]:
+def net_losses(trials: Iterable[RescaleTrial]) -> list[float]:
     """Return ``net_steps`` of the trials for which it is known."""
     return [trial.net_steps for trial in trials if trial.net_steps is not None]
 
 
-def by_change(cells: Mapping[Cell, list[Trial]]) -> list[dict[Cell, list[Trial]]]:
+def by_change(
+    cells: Mapping[RescaleCell, list[RescaleTrial]],
+) -> list[dict[RescaleCell, list[RescaleTrial]]]:
     """Return the cells grouped by kind and size of their change, in sorted order."""
-    found: dict[tuple[str, int, int], dict[Cell, list[Trial]]] = {}
+    found: dict[tuple[str, int, int], dict[RescaleCell, list[RescaleTrial]]] = {}
     for cell, trials in cells.items():
         found.setdefault((cell.kind, cell.before, cell.after), {})[cell] = trials
     return [found[change] for change in sorted(found)]
@@ -224,9 +228,9 @@ def _options(run: ReportRun) -> dict[str, str]:
     return {str(key): str(value) for key, value in backend.items() if key != "_target_"}
 
 
-def _cell(run: ReportRun, system: str, workload: str, change: ChangeRecord) -> Cell:
+def _cell(run: ReportRun, system: str, workload: str, change: ChangeRecord) -> RescaleCell:
     before, after = len(change.from_slots), len(change.to_slots)
-    return Cell(run.setting, workload, change.kind, before, after, system)
+    return RescaleCell(run.setting, workload, change.kind, before, after, system)
 
 
 def _steps(run: ReportRun) -> dict[str, list[StepRecord]]:
@@ -258,8 +262,8 @@ def _windows(
     return found
 
 
-def _grouped(trials: Iterable[Trial]) -> dict[Cell, list[Trial]]:
-    found: dict[Cell, list[Trial]] = {}
+def _grouped(trials: Iterable[RescaleTrial]) -> dict[RescaleCell, list[RescaleTrial]]:
+    found: dict[RescaleCell, list[RescaleTrial]] = {}
     for trial in trials:
         found.setdefault(trial.cell, []).append(trial)
     order = sorted(

@@ -13,7 +13,7 @@ from reports.runs.selection import ReportRun
 
 
 @dataclass(frozen=True)
-class Point:
+class TransientPoint:
     """One run that used a transient slot."""
 
     run_id: str
@@ -25,7 +25,7 @@ class Point:
     """Median stopping time of the run's changes, seconds."""
 
 
-def transient_points(runs: Sequence[ReportRun]) -> list[Point]:
+def transient_points(runs: Sequence[ReportRun]) -> list[TransientPoint]:
     """Return the points of runs whose script repeats on the clock.
 
     The throughput is over all whole windows except the first.
@@ -39,7 +39,7 @@ def transient_points(runs: Sequence[ReportRun]) -> list[Point]:
         stops = [c.stopping_time_s for c in run.changes if c.stopping_time_s is not None]
         if speed is not None:
             found.append(
-                Point(
+                TransientPoint(
                     run.run_id, run.jobs[0].workload, names[run.run_id], window_s, speed,
                     median(stops) if stops else None,
                 )

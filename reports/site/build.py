@@ -14,7 +14,7 @@ from reports.claims import wording
 from reports.claims.claim_table import claim_table
 from reports.claims.kept import FILE, write
 from reports.claims.ledger import Paper
-from reports.claims.verdicts import Verdict
+from reports.claims.verdicts import ClaimVerdict
 from reports.drawing import table_files
 from reports.runs import parallel as processes
 from reports.runs.selection import ReportRun
@@ -54,7 +54,7 @@ def write_site(
     out: Path,
     command: str,
     papers: Sequence[Paper],
-    verdicts: Sequence[Verdict],
+    verdicts: Sequence[ClaimVerdict],
     studies: Mapping[str, Sequence[ReportRun]],
     directories: Sequence[Path],
     draw: DrawStudy,
@@ -237,7 +237,9 @@ def _named(paper: Paper) -> dict[str, Any]:
     }
 
 
-def _row(verdict: Verdict, papers: Sequence[Paper], links: Mapping[str, str]) -> dict[str, Any]:
+def _row(
+    verdict: ClaimVerdict, papers: Sequence[Paper], links: Mapping[str, str]
+) -> dict[str, Any]:
     claim = verdict.claim
     short = next(paper.short for paper in papers if paper.id == claim.paper)
     texts = (claim.id, short, claim.where, claim.kind, claim.shows, claim.metric)

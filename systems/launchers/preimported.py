@@ -81,6 +81,7 @@ class Preimported:
         self._looked_at = time.monotonic()
         self._socket, theirs = socket.socketpair()
         self._socket.setblocking(False)
+        # Closed here: the socket ends with the fork server only if no other process holds its side.
         with theirs:
             self._process = subprocess.Popen(
                 [
@@ -111,6 +112,7 @@ class Preimported:
             "cores": list(spec.cores),
             "log": str(spec.log_path.absolute()),
         }
+        # First: a spare that has ended in the meantime must not be used.
         self._listen()
         if spec.warmth.is_kept:
             spare = self._spares.take(spec)
@@ -127,6 +129,7 @@ class Preimported:
 
     def ended(self) -> list[Exit]:
         """Return every new end; its reason is empty if the log tells it."""
+        # First: an answer that has arrived ends the silence that is judged next.
         self._listen()
         self._judge()
         self._prepare()
@@ -281,6 +284,7 @@ class Preimported:
         if self._is_over:
             self._begin()
         if not self._num_unanswered:
+            # The silence that is judged begins with the first request without an answer.
             self._silent_s = 0.0
         self._num_unanswered += 1
         self._outgoing += encode(request)

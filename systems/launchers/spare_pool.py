@@ -45,7 +45,7 @@ class SparePool:
         """Want one spare for each of ``specs`` from now on; return the ids of those to kill."""
         self._specs = {_kind(spec): spec for spec in specs}
         wanted = Counter(map(_kind, specs))
-        # a kind that failed before may succeed now
+        # A kind that failed before may succeed now.
         for kind in wanted.keys() - self._wanted.keys():
             self._failures.pop(kind, None)
             self._reasons.pop(kind, None)
@@ -76,6 +76,7 @@ class SparePool:
 
         A change has begun then, so missing spares wait for the next ``want``.
         """
+        # Preparing a spare now would take the cores of workers that are being started.
         self._missing.clear()
         place = _place(spec.cores, spec.env)
         for number, spare in self._spares.items():

@@ -8,7 +8,7 @@ from harness.contracts.decision import Decision, Grant, Refuse, Suspend
 from harness.contracts.job import DeadlineKind
 from harness.contracts.scheduler import Knowledge, Requirement
 from harness.contracts.view import ClusterView
-from systems.schedulers.shares.min_share import Plan, fill_all
+from systems.schedulers.shares.min_share import SharePlan, fill_all
 from systems.schedulers.shares.share_book import BY_DEADLINE, ShareBook, ShareJob, TimeSlots
 
 
@@ -72,7 +72,7 @@ class ElasticFlow:
         self._zero_first = zero_first
         self._before: list[ShareJob] = []
         """Jobs of the previous plan, in its order."""
-        self._plan: Plan | None = None
+        self._plan: SharePlan | None = None
 
     def decide(self, view: ClusterView) -> Decision:
         """Admit jobs, fill the shares and grow them, where a time slot begins."""
@@ -95,7 +95,7 @@ class ElasticFlow:
         arrived, book.arrived = book.arrived, []
         hopeful = [job for job in arrived if could_alone(job, slot, num_slots)]
         # Not filled: it holds what all plans of this time slot share, computed once.
-        known = Plan([job.demand for job in book.promised], slot, num_slots)
+        known = SharePlan([job.demand for job in book.promised], slot, num_slots)
         if len(hopeful) == 1:
             plan = self._plan_with(hopeful[0], known)
             together = plan is not None
@@ -124,7 +124,7 @@ class ElasticFlow:
         self._before = [*book.promised]
         return refusals
 
-    def _plan_with(self, job: ShareJob, known: Plan) -> Plan | None:
+    def _plan_with(self, job: ShareJob, known: SharePlan) -> SharePlan | None:
         """Return shares of this job and of all promised jobs; None if they do not fit.
 
         ``known`` is a plan of the promised jobs.
@@ -133,25 +133,25 @@ class ElasticFlow:
         plan = known.next_to(job.demand, place)
         return plan if plan.fill(skip=False) else None
 
-    def _plan_together(self, arrived: list[ShareJob], known: Plan) -> Plan | None:
+    def _plan_together(self, arrived: list[ShareJob], known: SharePlan) -> SharePlan | None:
         """Return shares of these jobs and of all promised jobs; None if they do not fit."""
         if not arrived:
             return known if known.fill(skip=False) else None
         jobs = sorted([*self._book.promised, *arrived], key=BY_DEADLINE)
         return fill_all([job.demand for job in jobs], known.start, known.num_slots)
 
-    def _plan_promised(self, known: Plan) -> Plan:
+    def _plan_promised(self, known: SharePlan) -> SharePlan:
         """Return shares of all promised jobs; jobs that cannot be served lose their promise."""
         book = self._book
         slot, num_slots = known.start, known.num_slots
         if known.fill(skip=False):
             return known
-        plan: Plan | None = None
+        plan: SharePlan | None = None
         before = self._plan
         place_of = {job.job_id: place for place, job in enumerate(self._before)}
         if before is not None and all(job.job_id in place_of for job in book.promised):
             places = [place_of[job.job_id] for job in book.promised]
-            plan = Plan(known.demands, slot, num_slots)
+            plan = SharePlan(known.demands, slot, num_slots)
             if not plan.keep([before.share(place).from_slot(slot) for place in places]):
                 plan = None
         if plan is None:
@@ -164,7 +164,7 @@ class ElasticFlow:
         if not lost:
             return plan
         left = [job.demand for job in book.promised]
-        return self._plan_promised(Plan(left, slot, num_slots))
+        return self._plan_promised(SharePlan(left, slot, num_slots))
 
 
 def could_alone(job: ShareJob, slot: int, num_slots: int) -> bool:

@@ -11,7 +11,7 @@ from harness.contracts.job_state import JobState
 from harness.contracts.scheduler import Knowledge, Requirement
 from harness.contracts.view import ClusterView
 from systems.schedulers.elasticflow import check_time_slots, could_alone
-from systems.schedulers.shares.min_share import Plan, fill_all
+from systems.schedulers.shares.min_share import SharePlan, fill_all
 from systems.schedulers.shares.share_book import ShareBook, ShareJob, TimeSlots
 
 _Changes = dict[str, Grant | Suspend | Refuse]
@@ -93,7 +93,7 @@ class Patient:
         self._hopeless: dict[str, ShareJob] = {}
         """Jobs that are refused as soon as they hold no more slots."""
         self._promised: set[str] = set()
-        self._plan: Plan | None = None
+        self._plan: SharePlan | None = None
         self._before: dict[str, int] = {}
         """Jobs of the previous plan, with their places in it."""
 
@@ -165,7 +165,9 @@ class Patient:
                 return
         self._plan = plan
 
-    def _rest_of_plan(self, planned: Sequence[ShareJob], slot: int, num_slots: int) -> Plan | None:
+    def _rest_of_plan(
+        self, planned: Sequence[ShareJob], slot: int, num_slots: int
+    ) -> SharePlan | None:
         """Return the previous plan for these jobs, from now on; None if there is none or it does
         not fit.
 
@@ -175,7 +177,7 @@ class Patient:
         if before is None or any(job.job_id not in self._before for job in planned):
             return None
         places = [self._before[job.job_id] for job in planned]
-        plan = Plan([job.demand for job in planned], slot, num_slots)
+        plan = SharePlan([job.demand for job in planned], slot, num_slots)
         shares = [before.share(place).from_slot(slot) for place in places]
         return plan if plan.keep(shares) else None
 
@@ -219,7 +221,7 @@ class Patient:
 
     def _leave_out(
         self, jobs: Sequence[ShareJob], slot: int, num_slots: int
-    ) -> tuple[list[ShareJob], Plan | None]:
+    ) -> tuple[list[ShareJob], SharePlan | None]:
         """Return jobs that fit next to each other, by deadline, and their plan.
 
         As few jobs are left out as by Moore's rule, and none with a promise. If that is not enough,
@@ -275,5 +277,5 @@ def _ids(jobs: Sequence[ShareJob]) -> list[str]:
 
 def _usage(jobs: Sequence[ShareJob], slot: int, num_slots: int) -> list[int]:
     """Return the slot time of each job's share if it were alone; each can be served alone."""
-    usage: list[int] = Plan([job.demand for job in jobs], slot, num_slots).alone.usage.tolist()
+    usage: list[int] = SharePlan([job.demand for job in jobs], slot, num_slots).alone.usage.tolist()
     return usage

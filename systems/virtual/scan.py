@@ -22,7 +22,7 @@ import yaml
 
 from harness.configuration.compose import CONFIG_DIR, options
 from harness.contracts.workload import WorkloadSpec
-from harness.errors import Problem, UserError, render, suggest
+from harness.errors import Problem, RunError, UserError, render, suggest
 from harness.machine.interrupts import run_command
 from harness.run.workload_pool import read_pool
 from systems.runtime.wire.kernels import NEWEST_COMMON, Kernels
@@ -35,7 +35,7 @@ _SHOWN_MODULES = 2
 TIMEOUT_S = 600.0
 
 
-class ScanError(Exception):
+class ScanError(RunError):
     """A step could not be measured; the text has the last output."""
 
 

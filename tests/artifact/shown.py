@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [
     *(ROOT / name for name in ("README.md", "ARTIFACT.md", "CONTRIBUTING.md")),
-    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
 ]
 _PYTHON = re.compile(r"(\.venv/bin/)?python3?$")
 PLACEHOLDER = re.compile(r"(^|[=/.])[A-Z][A-Z_]*(,[.]{3})?($|[=/.])|\.\.\.|…")

@@ -39,7 +39,7 @@ def test_the_tables_are_what_the_command_writes(page, monkeypatch, capsys):
 
 
 def test_every_study_with_points_and_every_paper_is_there(page, cells):
-    paths = (ROOT / "configs" / "study").glob("*.yaml")
+    paths = (ROOT / "configs" / "study").rglob("*.yaml")
     names = {path.stem for path in paths if "\nstudies:" not in path.read_text()}
     assert set(cells) == names
     assert all(f"### {paper.short}\n" in page for paper in load())

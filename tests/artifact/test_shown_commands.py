@@ -127,7 +127,7 @@ def shown_by(document):
     return commands_of(document)
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_command_of_a_document_exists(document):
     text = document.read_text(encoding="utf-8")
     found = {str(shown): problems(shown, text) for shown in shown_by(document)}

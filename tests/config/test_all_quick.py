@@ -1,11 +1,11 @@
 """``study=all_quick``: it has what its description and its comment say."""
 
-from harness.configuration.compose import CONFIG_DIR, options
+from harness.configuration.compose import option_files, options
 from harness.configuration.help import first_comment
 from harness.configuration.study import load_study
 from reports.claims.ledger import load
 
-COMMENT = first_comment((CONFIG_DIR / "study" / "all_quick.yaml").read_text(encoding="utf-8"))
+COMMENT = first_comment(option_files("study")["all_quick"].read_text(encoding="utf-8"))
 OWN = load_study("all_quick").studies
 DECIDING = {each.study for paper in load() for claim in paper.claims for each in claim.criteria}
 

@@ -7,7 +7,14 @@ from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
-from harness.configuration.compose import CONFIG_DIR, compose, defaults, options, parse_overrides
+from harness.configuration.compose import (
+    CONFIG_DIR,
+    compose,
+    defaults,
+    option_files,
+    options,
+    parse_overrides,
+)
 from harness.configuration.instantiate import build, signature_problems
 from harness.configuration.schema import GROUPS, PARTS, read_config
 from harness.configuration.study import load_study
@@ -34,8 +41,20 @@ def composed(group, option):
 
 def test_every_folder_is_a_group_and_has_options():
     folders = {path.name for path in CONFIG_DIR.iterdir() if path.is_dir()}
-    assert folders - {"__pycache__"} == {*GROUPS, "study"}
+    folders -= {"__pycache__", "bench"}  # bench has settings of commands of their own
+    assert folders == {*GROUPS, "study"}
     assert all(options(group) for group in folders)
+
+
+def test_every_study_is_in_a_folder_and_its_name_is_in_one_alone():
+    paths = [*(CONFIG_DIR / "study").rglob("*.yaml")]
+    assert all(path.parent.parent == CONFIG_DIR / "study" for path in paths)
+    assert sorted(path.stem for path in paths) == options("study")
+
+
+@pytest.mark.parametrize("name", options("study"))
+def test_a_study_is_found_by_its_name(name):
+    assert load_study(name) == load_study(str(option_files("study")[name]))
 
 
 def test_defaults_name_every_group():
@@ -64,7 +83,7 @@ def test_composes_and_builds(group, option):
 
 @pytest.mark.parametrize(("group", "option"), [*FILES, *(("study", s) for s in options("study"))])
 def test_begins_with_a_comment_for_the_help(group, option):
-    text = (CONFIG_DIR / group / f"{option}.yaml").read_text(encoding="utf-8")
+    text = option_files(group)[option].read_text(encoding="utf-8")
     assert text.startswith("# ")
 
 

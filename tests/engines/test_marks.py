@@ -14,7 +14,7 @@ from systems.runtime.worker.mark import PhaseMark
 NUM_STORES = 2000
 LIMIT_S = 20e-6
 """What a store is held to here, where anything may run beside; measured alone it is below 0.5 µs
-(docs/faults.md). A call to the system for every store would already be slower."""
+(docs/measurements/faults.md). A call to the system for every store would already be slower."""
 
 
 def test_what_is_stored_is_seen(tmp_path: Path) -> None:

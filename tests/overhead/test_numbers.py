@@ -9,7 +9,7 @@ from harness.bench.overhead import numbers
 from harness.bench.overhead.numbers import Ratio, extra_us, noise, of_trial, overhead, ratio
 from harness.bench.overhead.record import make_record
 from harness.bench.overhead.settings import read_settings
-from harness.bench.overhead.trials import Cell, Kind, Trial, order_of
+from harness.bench.overhead.trials import Kind, OverheadCell, OverheadTrial, order_of
 from harness.contracts.training_order import TrainingOrder
 from harness.contracts.workload import WorkloadSpec
 from harness.errors import UserError
@@ -105,7 +105,7 @@ def test_the_target_is_judged_by_the_interval(low, high, verdict):
 def cells(*names):
     toy = WorkloadSpec("toy", "workloads.toy.Toy", {})
     order = TrainingOrder("job", toy, 0, 20, Path("job"))
-    return [Cell(f"toy/{name}", 1, (), 20, 32, 0, order, (0,), {}) for name in names]
+    return [OverheadCell(f"toy/{name}", 1, (), 20, 32, 0, order, (0,), {}) for name in names]
 
 
 def test_each_cell_has_its_first_trial_before_any_has_its_second():
@@ -173,7 +173,7 @@ def test_only_the_trials_before_a_look_are_judged_at_it():
     def judged(count, load=0.5):
         trials = [trial(1.0, 1.0 + 0.01 * number, 1.0) for number in range(count)]
         found = {
-            Trial(cell, number): {
+            OverheadTrial(cell, number): {
                 "git_commit": "a", "git_dirty": False, "load_1min": None if number else load,
                 "median": of_trial, "mean": of_trial,
             }
@@ -196,7 +196,7 @@ def test_a_record_keeps_the_cells_that_a_sitting_did_not_measure():
     def of_sitting(cell, ratio, earlier):
         said = {"median": trial(1.0, ratio, 1.0), "mean": trial(1.0, ratio, 1.0)}
         about = {"git_commit": f"{ratio}", "git_dirty": False, "load_1min": ratio}
-        found = {Trial(cell, 0): {"trial": 0, "conditions": cell.name, **about, **said}}
+        found = {OverheadTrial(cell, 0): {"trial": 0, "conditions": cell.name, **about, **said}}
         settings = read_settings(workloads=[cell.workload], trials=1)
         return make_record(settings, found, {}, earlier)
 

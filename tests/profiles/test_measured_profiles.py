@@ -12,7 +12,7 @@ from harness.metrics.step_periods import WARM_UP_STEPS, stretches
 from harness.profile import main, what_failed
 from harness.profiles import load_profile
 from harness.profiles.costs import RescaleCost
-from harness.profiles.evaluate import Trial, evaluate, median_cost
+from harness.profiles.evaluate import ProfileTrial, evaluate, median_cost
 from harness.profiles.measurement import Measurement
 from harness.profiles.write import profile_text
 from harness.results.records import ChangeRecord, JobRecord, RunRecords, StepRecord
@@ -210,7 +210,7 @@ def test_measured_file_reads_back_with_provenance(tmp_path):
 
 
 def test_a_size_no_run_reached_is_left_out(tmp_path):
-    trials = [Trial({1: 0.5}), Trial({1: 0.5, 2: 0.3})]
+    trials = [ProfileTrial({1: 0.5}), ProfileTrial({1: 0.5, 2: 0.3})]
     text = profile_text(
         measurement(tmp_path), {("static", None, "toy", 32): trials}, MANIFEST, "cpu"
     )
@@ -283,7 +283,7 @@ def test_warmths_and_placements_are_measured_apart(tmp_path):
 
 
 def test_what_was_measured_apart_is_written_apart(tmp_path):
-    near, far = Trial({1: 0.5, 2: 0.25}), Trial({1: 0.5, 2: 0.4}, across=frozenset({2}))
+    near, far = ProfileTrial({1: 0.5, 2: 0.25}), ProfileTrial({1: 0.5, 2: 0.4}, across=frozenset({2}))
     cost = {(ChangeKind.RESCALE, 1, 2): [RescaleCost(0.0, 3.0, {})]}
     warm = {(ChangeKind.RESCALE, 1, 2): [RescaleCost(0.0, 1.0, {})]}
     near.costs, far.costs = cost, warm

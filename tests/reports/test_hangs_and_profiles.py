@@ -25,7 +25,7 @@ from harness.results.store import RunStore, StoredRun
 from reports.drawing import style
 from reports.drawing.figure import Drawing
 from reports.figures import FIGURES
-from reports.measures.hangs import Cell, watched
+from reports.measures.hangs import HangCell, watched
 from reports.measures.profiling import Profile, profiles
 from reports.runs.selection import ReportRun, name
 
@@ -96,12 +96,12 @@ def hangs(tmp_path: Path) -> list[ReportRun]:
 
 def test_hangs_and_false_kills_are_counted_by_time_out_and_load(hangs: list[ReportRun]) -> None:
     found = watched(hangs)
-    assert list(found) == [Cell("toy", load, at) for load in (0, 4) for at in (0.2, 0.5)]
-    seen = found[Cell("toy", 0, 0.5)]
+    assert list(found) == [HangCell("toy", load, at) for load in (0, 4) for at in (0.2, 0.5)]
+    seen = found[HangCell("toy", 0, 0.5)]
     assert (seen.num_hangs, seen.num_false_kills, seen.hours) == (6, 0, 1.0)
     assert seen.detection_s == pytest.approx([0.6] * 6)
     assert seen.next_step_s == pytest.approx([0.6 + 0.2] * 6), "less the usual step"
-    loaded = found[Cell("toy", 4, 0.2)]
+    loaded = found[HangCell("toy", 4, 0.2)]
     assert (loaded.num_hangs, loaded.num_false_kills, loaded.hours) == (0, 3, 1.0)
 
 

@@ -20,11 +20,11 @@ from reports.claims import kept, ledger, wording
 from reports.claims.fixed import Fixed, Made
 from reports.claims.ledger import PAPERS, Claim, Criterion
 from reports.claims.verdicts import (
+    ClaimVerdict,
     Direction,
     Fidelity,
     Magnitude,
     Status,
-    Verdict,
     interval,
     judge,
     judge_one,
@@ -378,7 +378,7 @@ def test_a_verdict_that_changes_alone_is_noticed(live, tmp_path: Path):
     )  # fmt: skip
     paper = ledger.Paper("edl", "", "", "", (claim,))
 
-    def verdicts(runs: list[ReportRun], of: ledger.Paper = paper) -> list[Verdict]:
+    def verdicts(runs: list[ReportRun], of: ledger.Paper = paper) -> list[ClaimVerdict]:
         return judge([of], {"demo": runs})
 
     holds = verdicts(with_jct(live, uniform=200.0, fifo=100.0))

@@ -13,7 +13,7 @@ from systems.schedulers.edf import Edf
 from systems.schedulers.edf_admission import EdfAdmission
 from systems.schedulers.edf_elastic import EdfElastic
 from systems.schedulers.elasticflow import ElasticFlow
-from systems.schedulers.shares.min_share import Plan, fill_all
+from systems.schedulers.shares.min_share import SharePlan, fill_all
 from tests.examples import examples
 from tests.replay.worlds import cluster, job
 from tests.schedulers.chaos import ChaosEngine
@@ -301,7 +301,7 @@ def test_a_job_that_is_behind_costs_no_other_its_promise(late, by, lost):
     demands[place] = replace(demands[place], need=need)
     anew = fill_all(demands, 1, 8, skip=True)
     assert [names[index] for index in anew.missed] == ["5"]
-    plan = Plan(demands, 1, 8)
+    plan = SharePlan(demands, 1, 8)
     assert plan.keep(shares)
     assert [names[index] for index in plan.missed] == lost
     for index, (demand, share) in enumerate(zip(demands, shares, strict=True)):

@@ -23,7 +23,7 @@ from harness.bench.overhead.record import (
     trials_of,
 )
 from harness.bench.overhead.settings import DEFAULTS, Settings, read_settings
-from harness.bench.overhead.trials import Trial, TrialError, order_of, plan_cells, run_trial
+from harness.bench.overhead.trials import OverheadTrial, TrialError, order_of, plan_cells, run_trial
 from harness.bench.trial_loop import exit_code, one_by_one
 from harness.errors import Problem, UserError
 from harness.files.atomic_json import write_json
@@ -129,9 +129,9 @@ def _settings(options: argparse.Namespace) -> Settings:
 
 def measure(
     store: TrialStore,
-    trials: Sequence[Trial],
+    trials: Sequence[OverheadTrial],
     folder: Path,
-    found: dict[Trial, Mapping[str, Any]],
+    found: dict[OverheadTrial, Mapping[str, Any]],
     *,
     force: bool,
 ) -> None:
@@ -144,7 +144,7 @@ def measure(
         found |= {trial: entry for trial in trials if (entry := store.find(trial)) is not None}
     missing = [trial for trial in trials if trial not in found]
 
-    def run(trial: Trial) -> str:
+    def run(trial: OverheadTrial) -> str:
         load = machine_load()
         store.add(trial, run_trial(trial, store.settings, folder), load)
         entry = store.find(trial)
@@ -199,8 +199,8 @@ def _interval(ratio: Mapping[str, float | None]) -> str:
 
 
 def _undecided(
-    record: Mapping[str, Any], trials: Sequence[Trial], found: Mapping[Trial, Any]
-) -> list[Trial]:
+    record: Mapping[str, Any], trials: Sequence[OverheadTrial], found: Mapping[OverheadTrial, Any]
+) -> list[OverheadTrial]:
     """Return the trials that are still to be measured, of the undecided cells."""
     decided = {
         (cell["workload"], cell["num_workers"]) for cell in record["cells"] if is_decided(cell)
@@ -233,7 +233,7 @@ def _main(options: argparse.Namespace, command: list[str]) -> int:
         print(f"{len(trials)} trials, {left} to run, about {time_text}, then {path}")
         print("--dry: nothing was started.")
         return 0
-    found: dict[Trial, Mapping[str, Any]] = {}
+    found: dict[OverheadTrial, Mapping[str, Any]] = {}
     try:
         with interruptible():
             measure(store, trials, options.work, found, force=options.force)

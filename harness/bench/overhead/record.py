@@ -11,7 +11,7 @@ from typing import Any
 
 from harness.bench.overhead import numbers
 from harness.bench.overhead.settings import Settings
-from harness.bench.overhead.trials import Cell, Kind, Rounds, Trial
+from harness.bench.overhead.trials import Kind, OverheadCell, OverheadTrial, Rounds
 from harness.configuration.schema import hash_json
 from harness.files.atomic_json import write_json
 from harness.machine.manifest import hardware_slug
@@ -41,7 +41,7 @@ class TrialStore:
     earlier: Mapping[tuple[str, int], Mapping[str, Any]] = field(default_factory=dict)
     """Trials of an earlier record that count as finished, by conditions and number."""
 
-    def conditions(self, trial: Trial) -> str:
+    def conditions(self, trial: OverheadTrial) -> str:
         """Return a hash of all that a trial depends on: machine, libraries, settings."""
         return self._conditions(trial.cell.workload, trial.cell.facts)
 
@@ -63,11 +63,11 @@ class TrialStore:
         ]
         return hash_json(conditions)[:8]
 
-    def path(self, trial: Trial) -> Path:
+    def path(self, trial: OverheadTrial) -> Path:
         """Return the file of a trial."""
         return self.folder / f"{trial.name}-{self.conditions(trial)}.json"
 
-    def find(self, trial: Trial) -> Mapping[str, Any] | None:
+    def find(self, trial: OverheadTrial) -> Mapping[str, Any] | None:
         """Return the numbers of a finished trial, or None.
 
         Raises:
@@ -94,7 +94,7 @@ class TrialStore:
             hint = "remove it and run the command again"
             raise StoreError(f"{path}: is damaged; {hint}") from None
 
-    def add(self, trial: Trial, rounds_s: Rounds, load: Mapping[str, float]) -> None:
+    def add(self, trial: OverheadTrial, rounds_s: Rounds, load: Mapping[str, float]) -> None:
         """Write a finished trial, in one step."""
         document = {
             "workload": trial.cell.workload,
@@ -140,7 +140,7 @@ def trials_of(cells: Sequence[CellRecord]) -> dict[tuple[str, int], Mapping[str,
 
 def make_record(
     settings: Settings,
-    found: Mapping[Trial, Mapping[str, Any]],
+    found: Mapping[OverheadTrial, Mapping[str, Any]],
     environment: Mapping[str, Any],
     earlier: Sequence[CellRecord] = (),
 ) -> dict[str, Any]:
@@ -178,7 +178,7 @@ def name_of(cell: CellRecord) -> tuple[str, int]:
 
 
 def _cell_record(
-    cell: Cell, settings: Settings, found: Mapping[Trial, Mapping[str, Any]]
+    cell: OverheadCell, settings: Settings, found: Mapping[OverheadTrial, Mapping[str, Any]]
 ) -> dict[str, Any]:
     own = sorted((trial for trial in found if trial.cell is cell), key=lambda t: t.number)
     entries = [found[trial] for trial in own]

@@ -37,7 +37,7 @@ from harness.machine import malloc as kept_heap
 from harness.machine.child_process import PointProcess
 from harness.machine.network import interface_of
 from harness.results.store import load_run
-from harness.run.plan import Library, Plan, plan
+from harness.run.plan import Library, RunPlan, plan
 from harness.sweep.runner import read_words
 from harness.trace.commands.one_job import write_one_job
 
@@ -63,7 +63,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Cell:
+class OverheadCell:
     """One workload at one number of workers, with the training that every trial does."""
 
     workload: str
@@ -115,10 +115,10 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class OverheadTrial:
     """One measurement of a cell."""
 
-    cell: Cell
+    cell: OverheadCell
     number: int
 
     @property
@@ -135,7 +135,7 @@ class TrialError(RunError):
     """Error of a program that did not train as planned; its text gives the reason and the log."""
 
 
-def plan_cells(settings: Settings, folder: Path) -> list[Cell]:
+def plan_cells(settings: Settings, folder: Path) -> list[OverheadCell]:
     """Return every workload at every number of workers, checked as ordinary runs are.
 
     Args:
@@ -146,7 +146,7 @@ def plan_cells(settings: Settings, folder: Path) -> list[Cell]:
         UserError: all problems of all cells, each once.
     """
     library = Library()
-    cells: list[Cell] = []
+    cells: list[OverheadCell] = []
     problems: dict[str, Problem | str] = {}
     for workload in settings.workloads:
         for num_workers in settings.workers:
@@ -161,7 +161,7 @@ def plan_cells(settings: Settings, folder: Path) -> list[Cell]:
 
 def _plan_cell(
     settings: Settings, workload: str, num_workers: int, folder: Path, library: Library
-) -> Cell:
+) -> OverheadCell:
     pool, _, name = workload.partition("/")
     steps = settings.num_steps(workload)
     trace = write_one_job(
@@ -197,7 +197,7 @@ def _plan_cell(
     (job,) = planned.trace.jobs
     address = planned.setup.cluster.hosts[slots[0].host].address
     interface = interface_of(address)
-    return Cell(
+    return OverheadCell(
         workload=workload,
         num_workers=num_workers,
         words=words,
@@ -210,13 +210,13 @@ def _plan_cell(
     )
 
 
-def order_of(cells: Sequence[Cell], trials: int, seed: int) -> list[Trial]:
+def order_of(cells: Sequence[OverheadCell], trials: int, seed: int) -> list[OverheadTrial]:
     """Return all trials: each cell once, in drawn order, then each a second time, and so on."""
     drawn = random.Random(f"overhead {seed}")
-    return [Trial(cell, number) for cell, number in drawn_rounds(cells, trials, drawn)]
+    return [OverheadTrial(cell, number) for cell, number in drawn_rounds(cells, trials, drawn)]
 
 
-def run_trial(trial: Trial, settings: Settings, folder: Path) -> Rounds:
+def run_trial(trial: OverheadTrial, settings: Settings, folder: Path) -> Rounds:
     """Train the programs of a trial by turns, and return the periods of their steps.
 
     Args:
@@ -266,7 +266,7 @@ def run_trial(trial: Trial, settings: Settings, folder: Path) -> Rounds:
     return found
 
 
-def _script(cell: Cell, reference: str, out: Path) -> Program:
+def _script(cell: OverheadCell, reference: str, out: Path) -> Program:
     """Return the plain script as a program of a trial."""
     begun = out.with_suffix(".begun")
     begun.unlink(missing_ok=True)  # an earlier attempt's mark would start the turns too early
@@ -280,13 +280,13 @@ def _script(cell: Cell, reference: str, out: Path) -> Program:
     return Program(fixed_process(cell.training, script, cell.cores, heap, out), begun.exists)
 
 
-def _has_steps(planned: Plan) -> bool:
+def _has_steps(planned: RunPlan) -> bool:
     """Return whether an unfinished run has logged a step."""
     logs = Path(planned.config.results_dir).glob(f".partial-{planned.run_id}-*/jobs/*/steps.jsonl")
     return any(log.stat().st_size > 0 for log in logs)
 
 
-def _steps_of_run(trial: Trial, planned: Plan, program: PointProcess) -> list[float]:
+def _steps_of_run(trial: OverheadTrial, planned: RunPlan, program: PointProcess) -> list[float]:
     """Return when the steps of the backend's finished run started."""
     stored = planned.stored()
     if program.returncode != 0 or stored is None:

@@ -265,7 +265,7 @@ def _check_header(shown: str, names: Sequence[str], rows: Sequence[Sequence[str]
     if len(set(names)) < len(names):
         twice = sorted({name for name in names if names.count(name) > 1})
         raise TraceError(
-            f"{shown}:1: column {name!r} is there twice; rename one of them" for name in twice
+            f"{shown}:1: column {name!r} occurs twice; rename one of them" for name in twice
         )
     if not rows:
         raise TraceError([f"{shown}: has a header but no rows; a trace needs at least one job"])

@@ -246,9 +246,9 @@ def _event(values: Mapping[str, str]) -> TraceEvent:
         raise ValueError(f"time_s is {values['time_s']!r}; give seconds") from None
     kind, slots = TraceEventKind(word), tuple(_slots(values["slots"]))
     if kind.is_of_job and not job_id:
-        raise ValueError(f"job_id is empty; a {kind} names its job")
+        raise ValueError(f"job_id is empty; the event {kind} needs the id of a job")
     if not kind.is_of_job and not slots:
-        raise ValueError(f"slots is empty; {kind} names its slots, such as 0-3 8")
+        raise ValueError(f"slots is empty; the event {kind} needs slots, such as 0-3 8")
     return TraceEvent(time_s, kind, slots, job_id)
 
 
@@ -262,7 +262,7 @@ def _slots(text: str) -> Iterator[int]:
         if not first.isdecimal() or not (last.isdecimal() if dash else True):
             raise ValueError(f"slots has {word!r}; give numbers and ranges, such as 0-3 8")
         if max(len(first), len(last)) > _SLOT_DIGITS:
-            raise ValueError(f"slots has {word!r:.40}; no cluster has as many")
+            raise ValueError(f"slots has {word!r:.40}; no cluster has that many slots")
         if dash and int(first) > int(last):
             raise ValueError(f"slots has {word!r}; a range goes upwards: {last}-{first}")
         yield from range(int(first), int(last or first) + 1)

@@ -1,4 +1,4 @@
-"""Transforms that compute work from durations, or durations from work, by the run's profile."""
+"""Transforms that compute work from durations, or durations from work, with the run's profile."""
 
 from __future__ import annotations
 

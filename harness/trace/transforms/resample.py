@@ -1,7 +1,7 @@
 """Transforms that draw similar traces, for intervals over traces.
 
-One trace is one sample of the possible submissions. Resampling its users, or shaking its arrivals,
-with several seeds shows how far a result depends on that sample.
+A trace is one sample of all possible submissions. Resampling its users or shaking its arrivals with
+several seeds shows how much a result depends on that sample.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DAY_S = 86400.0
 
 @dataclass(frozen=True)
 class ResampleOwners:
-    """A trace of as many owners, drawn with replacement, with all jobs of each.
+    """Trace of as many owners, drawn with replacement, with all jobs of each drawn owner.
 
     The jobs of one owner depend on each other: drawing single jobs would lose their sessions and
     repetitions. The first copy of an owner keeps its times. With ``shift_days`` every further copy
@@ -34,7 +34,7 @@ class ResampleOwners:
     shift_days: bool = True
 
     def apply(self, trace: Trace, context: TransformContext) -> Trace:
-        """Return the jobs of the drawn owners; copies of a job get ids of their own.
+        """Return the jobs of the drawn owners; copies of a job get new ids.
 
         Raises:
             TraceError: the jobs have fewer than two owners.
@@ -100,10 +100,10 @@ class ShakeArrivals:
 
 @dataclass(frozen=True)
 class ShuffleArrivals:
-    """A random permutation of the arrivals among the jobs; the total work stays.
+    """Random permutation of the arrivals among the jobs; the total work stays.
 
     It suits traces whose jobs do not depend on each other, such as drawn ones. Jobs and arrivals
-    stay; only the pairing between them is another sample.
+    stay; only the pairing between them is drawn.
     """
 
     def apply(self, trace: Trace, context: TransformContext) -> Trace:

@@ -16,15 +16,15 @@ _HOW = ("round_robin", "random", "rename")
 
 @dataclass(frozen=True)
 class AssignWorkloads:
-    """Assignment of a workload that can be run here to every job.
+    """Assignment of a workload to every job.
 
     ``round_robin`` deals the names of ``pool`` in the order of arrival. ``random`` draws them with
     equal chance (stream ``trace.AssignWorkloads``). ``rename`` replaces each job's workload by its
     entry in ``renames``. ``pool`` None means the run's workload pool.
 
     ``batch`` sets the global batch, for all jobs or by new workload; None keeps it. A batch set
-    here is also the only one allowed. The number of samples stays, but they are samples of another
-    workload: put ``RecomputeWork`` after this transform.
+    here is also the only one allowed. The number of samples stays although the workload is another:
+    put ``RecomputeWork`` after this transform.
     """
 
     pool: Sequence[str] | None = None

@@ -10,7 +10,7 @@ from typing import Any
 from harness.files.bounded_file import parse_json, read_text
 from harness.results.store import StoreError
 from reports.claims.ledger import Paper
-from reports.claims.verdicts import Verdict
+from reports.claims.verdicts import ClaimVerdict
 from reports.drawing.figure import Table
 from reports.runs.selection import ReportRun, name
 
@@ -37,7 +37,7 @@ class Material:
     """Data that pages are made of."""
 
     papers: Sequence[Paper]
-    verdicts: Sequence[Verdict]
+    verdicts: Sequence[ClaimVerdict]
     studies: Mapping[str, Sequence[ReportRun]]
     """Runs by study."""
     drawn: Sequence[Drawn]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from reports.claims import wording
-from reports.claims.verdicts import Status, Verdict
+from reports.claims.verdicts import ClaimVerdict, Status
 from reports.drawing.figure import Table
 from reports.site.pages.base import Material, Page, Section
 
@@ -33,7 +33,7 @@ def build(material: Material) -> Page:
     )  # fmt: skip
 
 
-def _section(paper: str, short: str, verdicts: Sequence[Verdict], num_entries: int) -> Section:
+def _section(paper: str, short: str, verdicts: Sequence[ClaimVerdict], num_entries: int) -> Section:
     rows, links = [], {}
     for verdict in sorted(verdicts, key=lambda each: STATES.index(each.status)):
         claim = verdict.claim
@@ -50,7 +50,7 @@ def _section(paper: str, short: str, verdicts: Sequence[Verdict], num_entries: i
     )
 
 
-def _needs(verdict: Verdict) -> str:
+def _needs(verdict: ClaimVerdict) -> str:
     claim = verdict.claim
     if verdict.status is Status.NOT_HERE:
         return claim.not_here

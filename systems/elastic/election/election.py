@@ -71,6 +71,8 @@ class Election:
         self.first_known: tuple[float, str] | None = None
         """Time at which a leader was first known, on ``time.monotonic``, and its address."""
         self._state = ElectionState(me, secrets.token_hex(4), expiry_s, refresh_s, is_candidate)
+        # Re-entrant, as the lock of a ``Condition`` is by default: ``_wake`` is called with and
+        # without it held.
         self._changed = threading.Condition()
         self._is_awake = False
         self._is_swapping = False
@@ -131,9 +133,12 @@ class Election:
 
     @property
     def _is_free(self) -> bool:
+        # A swap whose answer has not come may still win the key.
         return not self._state.is_leader and not self._is_swapping
 
     def _start(self, make_store: Callable[[], KeyStore]) -> threading.Thread:
+        # Each store has a thread with a tenure of its own. A thread whose tenure is over changes
+        # nothing: the election goes on with another store.
         self._tenure = tenure = object()
         thread = threading.Thread(
             target=self._run, args=(make_store, tenure), name="election", daemon=True
@@ -155,6 +160,7 @@ class Election:
             try:
                 if store is None:
                     store = make_store()
+                    # Before the first read, so that no change between the two is missed.
                     store.watch(self._key, self._wake)
                 pause_s = self._round(store, tenure)
             except StoreLost as error:
@@ -163,6 +169,8 @@ class Election:
                     store.close()
                 store = None
                 pause_s = RETRY_S
+                # The watch of the lost store has woken this thread. Otherwise the next attempt
+                # would come without a pause.
                 self._is_awake = False
                 self._note_loss(tenure)
             with self._changed:
@@ -201,6 +209,7 @@ class Election:
                 won = store.compare_and_swap(self._key, swap.expected, swap.desired, quiet)
             with self._changed:
                 if self._is_over(tenure):
+                    # The store was replaced: its answer says nothing about the new one.
                     return 0.0
                 if won:
                     # The time of the request, not of the answer: readers may count from it.
@@ -215,6 +224,7 @@ class Election:
             if leader == self._told or self._is_over(tenure):
                 return
             self._told = leader
+        # Outside the lock: no other thread may have to wait for the callback.
         if leader is not None:
             if self.first_known is None:
                 self.first_known = (self._clock(), leader[0])

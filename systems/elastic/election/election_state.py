@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+# Never 0: a time that has just passed must not make a busy loop.
 SHORTEST_PAUSE_S = 0.001
 
 
@@ -72,10 +73,12 @@ class ElectionState:
 
     def presume_dead(self, address: str, now: float) -> None:
         """Take an address for dead for ``expiry_s``; after that it may be in use again."""
+        # A worker that hears of its own death lives, whatever it was told.
         if address == self.me:
             return
         self._dead[address] = now + self.expiry_s
         if self.leader_address == address:
+            # The dead claim no key: there is nothing to be patient for.
             self._patient_until = None
 
     def replaced(self, now: float) -> None:
@@ -108,6 +111,7 @@ class ElectionState:
         self.leader = (address, candidate)
         if self.is_leader:
             if not self.is_candidate:
+                # The leader has resigned: without the key the next one need not wait for an expiry.
                 return Swap(value, None)
             if self._refreshed is None or now - self._refreshed >= self.refresh_s:
                 return Swap(value, self._next(), is_refresh=True)
@@ -141,6 +145,7 @@ class ElectionState:
         if self._patient_until is not None and now < self._patient_until:
             return None
         self._patient_until = None
+        # A leader whose key has vanished goes on leading while it claims the key again.
         if not self.is_leader or not self.is_candidate:
             self.leader = None
         return Swap(None, self._next()) if self.is_candidate else None
@@ -149,6 +154,7 @@ class ElectionState:
         return self.leader is not None and now < self._dead.get(self.leader[0], now)
 
     def _next(self) -> str:
+        # Every refresh is a new text: the others see only by a change that the leader lives.
         self._count += 1
         address, candidate = self._self
         return f"{address}|{candidate}|{self._count}"

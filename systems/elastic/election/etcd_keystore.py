@@ -138,6 +138,8 @@ class EtcdKeyStore:
         if user:
             who = {"name": user, "password": os.environ.get(PASSWORD_VARIABLE, "")}
             self._headers["Authorization"] = self._call("auth/authenticate", who)["token"]
+        # A first request, so that a wrong endpoint or user shows here. It reads below the prefix,
+        # since the user may have no right to other keys.
         self.get("")
 
     def get(self, key: str) -> str | None:
@@ -167,6 +169,7 @@ class EtcdKeyStore:
             # The response takes the socket over; it is kept here for ``close``.
             sock = connection.sock
             response = connection.getresponse()
+            # The watch holds only once etcd has confirmed it; a change before that would be missed.
             if response.status != 200 or b'"created":true' not in response.readline():
                 raise StoreLost(f"etcd at {self._endpoint} refused a watch")
             sock.settimeout(None)  # a watch may be silent for any time
@@ -184,6 +187,7 @@ class EtcdKeyStore:
         self._is_closed = True
         for connection in self._watching:
             with contextlib.suppress(OSError):
+                # Not ``close``, which would not wake the thread that reads the watch.
                 connection.sock.shutdown(socket.SHUT_RDWR)
         self._watching.clear()
         self._connections = threading.local()
@@ -195,12 +199,15 @@ class EtcdKeyStore:
                     break
                 on_change()
         if not self._is_closed:
+            # The watch ends with etcd or with the connection: the election has to look, and to
+            # connect again.
             self._is_lost = True
             on_change()
 
     def _transact(self, key: str, expected: str | None, request: Mapping[str, Any]) -> bool:
         name = self._key(key)
         if expected is None:
+            # Revision 0 means that the key does not exist.
             compare = {"key": name, "target": "CREATE", "create_revision": "0"}
         else:
             compare = {"key": name, "target": "VALUE", "value": _encode(expected)}
@@ -209,9 +216,11 @@ class EtcdKeyStore:
 
     def _living_lease(self) -> str:
         with self._lease_lock:
+            # The time of the request, not of the answer: etcd counts the lease from a later moment.
             now = time.monotonic()
             if self._lease is not None and now - self._kept_alive > self._lease_s / 4:
                 answer = self._call("lease/keepalive", {"ID": self._lease})
+                # etcd has forgotten the lease, for example because it came back without its data.
                 if int(answer.get("result", {}).get("TTL", 0)) <= 0:
                     self._lease = None
                 self._kept_alive = now
@@ -231,6 +240,8 @@ class EtcdKeyStore:
             response = connection.getresponse()
             answer = json.loads(response.read())
         except (OSError, http.client.HTTPException, ValueError) as error:
+            # A swap may have happened although its answer is lost. So the connection is given up,
+            # and the caller reads again through a new one.
             self._is_lost = True
             raise self._gone(error) from None
         if response.status != 200:

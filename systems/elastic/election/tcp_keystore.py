@@ -78,6 +78,8 @@ class TcpKeyStore:
         queue = f"{_PREFIX}{key}/watcher/{secrets.token_hex(8)}"
         with self._guard() as client:
             waiting = self._connect()
+            # No time-out: this client waits for changes, and a wait that times out writes to
+            # stderr.
             waiting.set_timeout(_FOREVER)
             client.append(_watchers(key), queue + " ")  # type: ignore[attr-defined]
         self._queues.append(queue)
@@ -90,6 +92,7 @@ class TcpKeyStore:
         if self._is_closed:
             return
         with contextlib.suppress(StoreLost), self._guard() as client:
+            # Before the pushes: the watching threads that they wake have to see it.
             self._is_closed = True
             for queue in self._queues:
                 client.queue_push(queue, ".")
@@ -107,6 +110,7 @@ class TcpKeyStore:
                     break
                 # Another client was faster, possibly with the very value that is expected: read
                 # again.
+            # After the swap: a watcher that is woken reads the new text.
             if not quiet:
                 watchers = client.compare_set(_watchers(key), _NOTHING, _NOTHING).decode()
                 for queue in watchers.split() if watchers != _NOTHING else []:

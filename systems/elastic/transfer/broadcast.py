@@ -74,6 +74,8 @@ def broadcast_state(
     group.broadcast(message, root).wait()
     words = json.loads(bytes(message.numpy()))
     if not is_root:
+        # Before any tensor: members cut the same packs only if their optimizers keep the same
+        # tensors.
         state.prepare_like(words["description"])
     _broadcast_tensors(group, state, root, is_root)
     if not is_root:

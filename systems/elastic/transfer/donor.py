@@ -110,9 +110,9 @@ class Donor:
         """
         self.lock = UpdateLock()
         self.caught_up = False
-        """Whether all pieces have arrived and, at some moment, at most one step was missing."""
+        """True once all pieces have arrived and at most one step was missing."""
         self.finished = False
-        """Whether every joiner that has not failed has the whole state of ``finish``."""
+        """True once every joiner that has not failed has the whole state of ``finish``."""
         self.failed: Exception | None = None
         """Error of the first joiner that failed, or of all; None: no failure."""
         self._state = listing.state
@@ -121,7 +121,7 @@ class Donor:
         self._links = Links(addresses, token, timeout_s, share_memory=share_memory)
         self._staging = torch.empty(0, dtype=torch.uint8)
         self._is_in_place = False
-        """Whether all receivers read this process's memory."""
+        """True if all receivers read this process's memory."""
         self._num_tries = 0
         self._touched = [not keeps_gradients] * len(listing.layout)
         self._pieces: deque[ListedPiece] = deque()
@@ -130,7 +130,7 @@ class Donor:
         self._is_logging = False
         self._last: _Finish | None = None
         self._is_last_read = False
-        """Whether the thread has read all that the last state has from the training objects."""
+        """True once the thread has read the last state's part of the training objects."""
         self._cancelled = False
         self._over = False
         self._sent = threading.Condition()
@@ -210,6 +210,7 @@ class Donor:
 
     def cancel(self) -> None:
         """Give up at once, at any time, from any thread. Safe to call twice."""
+        # First: the thread that the abort wakes looks at it.
         self._cancelled = True
         self._links.abort()
 
@@ -230,6 +231,8 @@ class Donor:
             self._fail(error)
         finally:
             self._note_failures()
+            # Before the notification: a training thread in ``wait_sent`` goes on, whatever became
+            # of the transfer.
             self._over = True
             with self._sent:
                 self._events.clear()
@@ -241,6 +244,7 @@ class Donor:
         pulls = all(link.pulls for link in self._links.open)
         self._is_in_place = pulls and self._state.is_on_host
         self._pieces.extend(self._listing.pieces(in_place=self._is_in_place))
+        # Between two updates, so that the values and the begin of the log are of one version.
         while not self.lock.begin_copy(self.lock.stable_version()):
             pass
         try:
@@ -248,12 +252,16 @@ class Donor:
             self._is_logging = True
         finally:
             self.lock.end_copy()
+        # Only now, without the lock: training must not wait for a slow receiver.
         self._send(Frame({"kind": "start", "values": values}))
 
     def _advance(self) -> None:
         """Send the next entry of the log, or listen if there is none."""
+        # Logged gradients go first: they belong before any piece that is copied from now on.
         if self._events:
             self._send_event(self._events[0])
+            # Removed only once it is sent: with an empty log ``wait_sent`` returns, and the next
+            # backward pass overwrites the gradients.
             with self._sent:
                 self._events.popleft()
                 self._sent.notify_all()
@@ -295,6 +303,7 @@ class Donor:
 
     def _send_piece(self, piece: ListedPiece) -> bool:
         """Send a piece of one version. Return False if an update came between."""
+        # Read before the look at the log: an update that comes in between makes the version differ.
         version = self.lock.stable_version()
         if self._events:
             return False  # logged gradients come before a piece of this version
@@ -316,6 +325,7 @@ class Donor:
         if not self.lock.begin_copy(version):
             return False
         try:
+            # Under the lock: the very next update has to log the gradients of this piece.
             self._touch(piece)
         finally:
             self.lock.end_copy()
@@ -341,6 +351,7 @@ class Donor:
             self._touch(piece)
         finally:
             self.lock.end_copy()
+        # Returns once the receivers have the payload, so that the next piece may overwrite it.
         self._send(Frame(header, [payload]))
         return True
 

@@ -27,6 +27,8 @@ def kept(state: TrainingState) -> Iterator[None]:
     try:
         yield
     except BaseException:
+        # First the optimizer's own tensors, which the other worker's may have replaced; then their
+        # values.
         optimizer.state.clear()
         optimizer.state.update(entries)
         with torch.no_grad():

@@ -40,16 +40,16 @@ class Link:
         self.address = address
         self.channel: Channel | None = None
         self.pulls = False
-        """Whether the receiver reads this process's memory itself."""
+        """True if the receiver reads this process's memory itself."""
         self.fits = False
-        """Whether the receiver has said that the state has the same form as its own."""
+        """True once the receiver has said that the state has the same form as its own."""
         self.num_sent = 0
         """Number of frames with a payload that the receiver reads itself."""
         self.num_pulled = 0
         self.num_applied = 0
         """Number of gradient events that the receiver has applied."""
         self.has_copied = False
-        """Whether all pieces have arrived."""
+        """True once all pieces have arrived."""
         self.is_done = False
 
     def take(self, header: Header) -> None:
@@ -98,6 +98,7 @@ class Links:
         self._addresses = tuple(addresses)
         self._selector = selectors.DefaultSelector()
         self._wake_up, self._woken = socket.socketpair()
+        # ``wake`` is called by the training thread, which must never wait here.
         self._wake_up.setblocking(False)
         self._woken.setblocking(False)
         self._selector.register(self._woken, selectors.EVENT_READ, None)
@@ -161,12 +162,14 @@ class Links:
             channel.send(encode({"kind": "stream"}))
             _expect(channel.receive(), "welcome")
             return False
+        # Before the probe, which may need it.
         if len(self._addresses) == 1:  # the kernel knows one permitted process at a time
             self._permission = ReadingPermission(int(receiver["pid"]))
         proof = secrets.token_bytes(PROBE_BYTES)
         probe = torch.frombuffer(bytearray(proof), dtype=torch.uint8)
         channel.send(encode({"kind": "probe", "pid": os.getpid(), "memory": regions([probe])}))
         shown = str(_expect(channel.receive(), "welcome").get("proof", ""))
+        # Only a receiver that shows the probe's bytes reads memory: the kernel may forbid it.
         return hmac.compare_digest(shown, proof.hex())
 
     def send(self, frame: Frame) -> None:
@@ -177,6 +180,7 @@ class Links:
         Raises:
             TransferError: the frame cannot be sent to any receiver.
         """
+        # Encoded before anything is sent: what cannot be encoded reaches no receiver at all.
         ways = {link.pulls for link in self.open}
         heads = {pulls: frame.pulled if pulls else frame.streamed for pulls in ways}
         # Receivers that read the memory come first: they read while the others are being sent to.

@@ -72,6 +72,7 @@ def cut(state: TrainingState, layout: Sequence[BucketLayout], limits: Limits) ->
             numel = state.parameters[index].numel()
             width = max(1, _bytes_an_element(state, index))
             start = 0
+            # A parameter without elements has one part, too: the first part carries the counters.
             while start < numel or (start == 0 and numel == 0):
                 count = min(numel - start, room // width)
                 if (count == 0 and numel) or len(parts) == limits.num_parts:

@@ -96,7 +96,7 @@ class Receiver:
         self._listener = socket.create_server((bind, 0), family=family)
         self.port = int(self._listener.getsockname()[1])
         self.pulls = False
-        """Whether the donor's memory is read here, instead of sent."""
+        """True if the donor's memory is read here, instead of sent."""
 
     def run(
         self,
@@ -133,6 +133,8 @@ class Receiver:
 
     def cancel(self) -> None:
         """Give up from any thread: ``run`` raises ``Cancelled``."""
+        # First: ``_accept`` looks at it again once ``_channel`` is set, so that no channel is
+        # missed.
         self._cancelled.set()
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
@@ -267,12 +269,14 @@ class Receiver:
             int(header["step"]), header["rate_batch"], int(header["samples"]), self._buckets
         )
         assert self._channel is not None
+        # After the update: the donor counts this step as one that is no longer missing here.
         self._channel.send(encode({"kind": "applied", "step": header["step"]}))
 
     def _take_last(self, header: Header) -> Received:
         self._fill(header, self._state.buffer_memory)
         self._state.load_values(header["optimizer"])
         assert self._channel is not None
+        # Last: once the donor hears this, its next update may change all that was read here.
         self._channel.send(encode({"kind": "done"}))
         return Received(int(header["step"]), dict(header["values"]))
 
@@ -286,6 +290,7 @@ class Receiver:
         memory = [as_bytes(view) for view in here]
         if self.pulls and "memory" in header:
             read_memory(self._donor_pid, header["memory"], memory)
+            # Only once it is read: the donor may change the memory as soon as it hears this.
             self._channel.send(encode({"kind": "pulled"}))
         else:
             self._channel.receive_into(memory)

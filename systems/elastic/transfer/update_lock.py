@@ -27,7 +27,7 @@ class UpdateLock:
 
     @property
     def is_updating(self) -> bool:
-        """Whether the training thread holds the lock."""
+        """True if the training thread holds the lock."""
         return self.version % 2 == 1
 
     def __enter__(self) -> None:
@@ -41,6 +41,7 @@ class UpdateLock:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        # Before the release: the next holder of the lock has to see the new version.
         self.version += 1
         self._is_wanted = False
         self._lock.release()
@@ -48,6 +49,7 @@ class UpdateLock:
     def stable_version(self) -> int:
         """Return the version between two updates; wait for the end of an update under way."""
         while self.is_updating:
+            # Waits for the end of the update, without polling.
             with self._lock:
                 pass
         return self.version
@@ -58,6 +60,7 @@ class UpdateLock:
         Returns:
             False if the version has changed; the lock is then not held.
         """
+        # Once the update has begun, the lock itself does the waiting.
         while self._is_wanted and not self.is_updating:
             time.sleep(_POLL_S)  # lets the training thread have the lock first
         self._lock.acquire()

@@ -30,7 +30,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class PlanTrial:
     """A reconfiguration that must still show that it pays."""
 
     before: Plan
@@ -63,7 +63,7 @@ class AIMaster:
         self.least = least
         self.most = most
         self.one_type = one_type
-        self.trial: Trial | None = None
+        self.trial: PlanTrial | None = None
         self.plan: Plan = {}
         """Plan that the job was last given; empty: none."""
         self._rules = rules
@@ -132,7 +132,7 @@ class AIMaster:
             rate: present rate, samples per second; 0: the job does not train, and nothing is
                 judged.
         """
-        self.trial = Trial(self.plan, rate, plan) if rate > 0.0 else None
+        self.trial = PlanTrial(self.plan, rate, plan) if rate > 0.0 else None
 
     def judge(self, rate: float, type_of: Sequence[int]) -> Plan | None:
         """Judge the last reconfiguration once it is done, and learn from the rate (steps 3 and 4).

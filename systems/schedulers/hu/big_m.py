@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from systems.schedulers.common.highs import EXACT, INF, Model
-from systems.schedulers.hu.instance import Instance, Job, Plan, plan_value
+from systems.schedulers.hu.instance import Instance, Job, NodePlan, plan_value
 from systems.schedulers.hu.tight import add_progress
 
 
-def solve_big_m(instance: Instance, gap: float = EXACT) -> Plan:
+def solve_big_m(instance: Instance, gap: float = EXACT) -> NodePlan:
     """Return a plan that is optimal, or within ``gap`` of it, by the paper's own formulation.
 
     Source: Hu et al., section 4.4: eqs. (1), (2), (5), (6), (12), (13) and (15) to (20), with M =
@@ -21,7 +21,7 @@ def solve_big_m(instance: Instance, gap: float = EXACT) -> Plan:
         for job, held in zip(instance.jobs, nodes, strict=True)
     )
     value = plan_value(instance, choices)
-    return Plan(choices, value, max(value, solved.bound))
+    return NodePlan(choices, value, max(value, solved.bound))
 
 
 def big_m_model(instance: Instance) -> tuple[Model, list[list[int]]]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from systems.schedulers.common.highs import EXACT, INF, Model
 from systems.schedulers.hu.fast import Search
-from systems.schedulers.hu.instance import Instance, Job, Plan, job_value, plan_value
+from systems.schedulers.hu.instance import Instance, Job, NodePlan, job_value, plan_value
 from systems.schedulers.hu.tight import add_job, taken
 
 _MOST_COLUMNS = 40
@@ -15,7 +15,7 @@ _MOST_COLUMNS = 40
 _Schedule = tuple[int, ...]
 
 
-def solve_columns(instance: Instance, search: Search, gap: float = EXACT) -> Plan:
+def solve_columns(instance: Instance, search: Search, gap: float = EXACT) -> NodePlan:
     """Return a plan that is optimal, or within ``gap`` of it, from the fast search's result.
 
     Let D be the difference between the search's bound and its plan. At the search's prices, a
@@ -35,7 +35,7 @@ def solve_columns(instance: Instance, search: Search, gap: float = EXACT) -> Pla
     value = plan_value(instance, choices)
     if value < search.plan.value:
         choices, value = search.plan.choices, search.plan.value
-    return Plan(choices, value, max(value, min(solved.bound, search.plan.bound)))
+    return NodePlan(choices, value, max(value, min(solved.bound, search.plan.bound)))
 
 
 class _Columns:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from systems.schedulers.hu.instance import Instance, Plan, plan_value
+from systems.schedulers.hu.instance import Instance, NodePlan, plan_value
 from systems.schedulers.hu.prices import PriceSearch
 from systems.schedulers.hu.repair import repaired
 from systems.schedulers.hu.schedules import Block, blocks
@@ -21,7 +21,7 @@ _CARE = 0.02
 class Search:
     """Result of the fast search, from which other methods continue."""
 
-    plan: Plan
+    plan: NodePlan
     tables: Tables
     blocks: list[Block]
     prices: list[int]
@@ -94,5 +94,5 @@ def _found(
 ) -> Search:
     choices = tuple(tuple(row) for row in rows.tolist())
     value = plan_value(instance, choices)
-    plan = Plan(choices, value, max(value, bound / tables.unit))
+    plan = NodePlan(choices, value, max(value, bound / tables.unit))
     return Search(plan, tables, parts, search.best.prices, search.best.bound)

@@ -42,7 +42,7 @@ class Instance:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class NodePlan:
     """A feasible plan, its value and a bound on the value of any plan."""
 
     choices: tuple[tuple[int, ...], ...]

@@ -8,7 +8,7 @@ from systems.schedulers.common.highs import EXACT
 from systems.schedulers.hu.big_m import solve_big_m
 from systems.schedulers.hu.columns import solve_columns
 from systems.schedulers.hu.fast import solve_fast
-from systems.schedulers.hu.instance import Instance, Plan
+from systems.schedulers.hu.instance import Instance, NodePlan
 from systems.schedulers.hu.tight import solve_tight
 
 EXACT_BELOW = 30
@@ -24,7 +24,7 @@ _CLOSE = 1e-4
 """Gap of the search that precedes an exact answer."""
 
 
-def solve_certified(instance: Instance, gap: float) -> Plan:
+def solve_certified(instance: Instance, gap: float) -> NodePlan:
     """Return a plan within ``gap`` (a share of its proven bound); the optimum below 30 jobs.
 
     The search aims at a slightly smaller gap, so that it seldom ends just above ``gap``. If it
@@ -36,13 +36,13 @@ def solve_certified(instance: Instance, gap: float) -> Plan:
     return search.plan if search.plan.gap <= gap else solve_columns(instance, search, gap)
 
 
-def solve_by_columns(instance: Instance, gap: float) -> Plan:
+def solve_by_columns(instance: Instance, gap: float) -> NodePlan:
     """Return a plan within ``gap``, out of all schedules that the fast search cannot exclude."""
     search = solve_fast(instance, max(gap, _CLOSE))
     return search.plan if search.plan.gap <= gap else solve_columns(instance, search, gap)
 
 
-METHODS: Mapping[str, Callable[[Instance, float], Plan]] = {
+METHODS: Mapping[str, Callable[[Instance, float], NodePlan]] = {
     "fast": solve_certified,
     "columns": solve_by_columns,
     "tight": solve_tight,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from systems.schedulers.common.highs import EXACT, INF, Model
-from systems.schedulers.hu.instance import Instance, Job, Plan, plan_value
+from systems.schedulers.hu.instance import Instance, Job, NodePlan, plan_value
 
 
-def solve_tight(instance: Instance, gap: float = EXACT) -> Plan:
+def solve_tight(instance: Instance, gap: float = EXACT) -> NodePlan:
     """Return a plan that is optimal, or within ``gap`` of it (a share of the bound).
 
     The model has the optimum of Hu et al.'s eqs. (1), (2), (5), (6), (12), (13) and (15) to (20).
@@ -30,7 +30,7 @@ def solve_tight(instance: Instance, gap: float = EXACT) -> Plan:
         for steps in chosen
     )
     value = plan_value(instance, choices)
-    return Plan(choices, value, max(value, solved.bound))
+    return NodePlan(choices, value, max(value, solved.bound))
 
 
 def add_job(model: Model, job: Job, num_steps: int) -> list[list[int]]:

@@ -16,7 +16,7 @@ from typing import TypeAlias
 import numpy as np
 
 from systems.schedulers.shares.free_over_time import FreeOverTime, Share
-from systems.schedulers.shares.min_share import Demand, Plan, two_levels
+from systems.schedulers.shares.min_share import Demand, SharePlan, two_levels
 
 _Entry: TypeAlias = tuple[int, float, tuple[float, str], int, int]
 
@@ -39,7 +39,7 @@ class _Growth:
     other jobs leave less (``plan.capped``) must look at what is free.
     """
 
-    def __init__(self, plan: Plan, others: Sequence[Demand], zero_first: bool) -> None:
+    def __init__(self, plan: SharePlan, others: Sequence[Demand], zero_first: bool) -> None:
         self.plan = plan
         self.others = others
         self.zero_first = zero_first
@@ -252,7 +252,7 @@ class _Growth:
             self._push(-1 - index, gain, self.others[index].order, levels.counts[level])
 
 
-def grow(plan: Plan, others: Sequence[Demand], zero_first: bool = False) -> Grown:
+def grow(plan: SharePlan, others: Sequence[Demand], zero_first: bool = False) -> Grown:
     """Hand out what the shares of a plan leave free in the present time slot.
 
     A step raises a job to its next level. One step at a time goes to the job that saves the most

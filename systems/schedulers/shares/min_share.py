@@ -106,7 +106,7 @@ class Tables:
         return Uncapped(np.where(possible, level, -1), raised, low, high, usage)
 
 
-class Plan:
+class SharePlan:
     """Shares of some jobs, which all fit into the cluster together once the plan is filled.
 
     Most jobs have the share that they would have alone, which a few numbers describe. A job to
@@ -197,9 +197,9 @@ class Plan:
             first += share.starts[more[:1]].tolist()
         return min(first, default=None)
 
-    def next_to(self, demand: Demand, place: int) -> Plan:
+    def next_to(self, demand: Demand, place: int) -> SharePlan:
         """Return a plan of the same jobs and another job at index ``place``, not yet filled."""
-        one = Plan([demand], self.start, self.num_slots)
+        one = SharePlan([demand], self.start, self.num_slots)
 
         def put(own: npt.NDArray[_N], other: npt.NDArray[_N]) -> npt.NDArray[_N]:
             return np.concatenate([own[:place], other, own[place:]])
@@ -214,7 +214,7 @@ class Plan:
         )
         demands = [*self.demands[:place], demand, *self.demands[place:]]
         known = put(self.need, one.need), put(self.end, one.end), alone
-        return Plan(demands, self.start, self.num_slots, known)
+        return SharePlan(demands, self.start, self.num_slots, known)
 
     def fill(self, skip: bool) -> bool:
         """Fill the shares in the order of the jobs; return whether there is a plan (see
@@ -331,7 +331,7 @@ def two_levels(start: int, switch: int, end: int, low: int, high: int) -> Share:
 
 def fill_all(
     demands: Sequence[Demand], start: int, num_slots: int, *, skip: bool = False
-) -> Plan | None:
+) -> SharePlan | None:
     """Fill the shares of all jobs one after another (Algorithm 1).
 
     Args:
@@ -344,5 +344,5 @@ def fill_all(
     Returns:
         The plan, or None if a job cannot meet its deadline and ``skip`` is not set.
     """
-    plan = Plan(demands, start, num_slots)
+    plan = SharePlan(demands, start, num_slots)
     return plan if plan.fill(skip) else None

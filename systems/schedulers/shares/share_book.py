@@ -18,7 +18,7 @@ from systems.schedulers.common.gang import least_slots, refuse_misfit
 from systems.schedulers.common.news import arrived_by, touched
 from systems.schedulers.common.sizes import Levels, levels_of
 from systems.schedulers.shares.growth import grow
-from systems.schedulers.shares.min_share import Demand, Plan
+from systems.schedulers.shares.min_share import Demand, SharePlan
 
 ROUNDING = 1e-9
 """Relative rounding error of times and of work that are sums of thousands of terms."""
@@ -98,7 +98,7 @@ class ShareBook:
             own[job_id].needs(jobs[job_id].remaining_samples(now_s))
 
     def changes(
-        self, plan: Plan, planned: Iterable[ShareJob], others: list[ShareJob], zero_first: bool
+        self, plan: SharePlan, planned: Iterable[ShareJob], others: list[ShareJob], zero_first: bool
     ) -> tuple[dict[str, Grant | Suspend | Refuse], int | None]:
         """Grow the shares of a plan into the free slots.
 

@@ -46,7 +46,7 @@ class Budget:
     """Weight per second of the longest time left."""
 
 
-class Plan(NamedTuple):
+class WindowPlan(NamedTuple):
     """Rounds of each job."""
 
     counts: list[int]
@@ -65,7 +65,7 @@ def near_best(
     widths: Sequence[int],
     left_s: Sequence[float],
     budget: Budget,
-) -> Plan:
+) -> WindowPlan:
     """Return a plan whose bound is mostly near, except where the widths fill the budget badly.
 
     Args:
@@ -142,13 +142,13 @@ class _Rounds:
                 break
         return best
 
-    def fill(self, forced: int) -> Plan:
+    def fill(self, forced: int) -> WindowPlan:
         """Return the plan of the forced rounds, then those that gain most per slot, while they
         fit."""
         room = self._room - int(self._widths[:forced].sum())
         counts = np.bincount(self._jobs[:forced], minlength=self._num_jobs)
         if room < 0:
-            return Plan(counts.tolist(), -math.inf, -math.inf)
+            return WindowPlan(counts.tolist(), -math.inf, -math.inf)
         rest = self._by_gain[self._by_gain >= forced]
         used = np.cumsum(self._widths[rest])
         fits = int(np.searchsorted(used, room, side="right"))
@@ -170,7 +170,7 @@ class _Rounds:
         has = self._numbers < counts[self._jobs]
         lacks = np.append(~has[: len(self._costs) - 1], True)
         value = self._base + self._gains[has].sum() - self._costs[np.argmax(lacks)]
-        return Plan(counts.tolist(), float(value), float(bound))
+        return WindowPlan(counts.tolist(), float(value), float(bound))
 
 
 def _rounded(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
