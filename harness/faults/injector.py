@@ -158,6 +158,8 @@ class FaultyBackend:
 
     def rescale(self, change: Change) -> None:
         """Rescale the job in the inner backend; a fault may become due in this change."""
+        # Before the backend starts workers: those that start after this moment are the change's
+        # joiners.
         self._begin(change)
         self._inner.rescale(change)
         now = time.monotonic()

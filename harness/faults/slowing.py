@@ -68,6 +68,7 @@ class Slowing:
 
     def end(self) -> None:
         """Let the worker run again; safe to call twice."""
+        # Waits for the thread, so that no signal follows.
         self._ending.set()
         self._thread.join()
 

@@ -56,7 +56,8 @@ def _check_grant(grant: Grant, job: JobView, view: ClusterView, abilities: Abili
         problems.append(f"{grant.num_slots} slots are outside [{spec.min_slots}, {most}]")
     if not spec.elastic and grant.num_slots != spec.requested_slots:
         problems.append(
-            f"{grant.num_slots} slots, but the job is not elastic and asks {spec.requested_slots}"
+            f"{grant.num_slots} slots, but the job is not elastic and requests"
+            f" {spec.requested_slots}"
         )
     if grant.slots is not None:
         known = view.cluster.num_slots

@@ -55,7 +55,7 @@ def waiting_for_ever(
         num_down: number of its slots that are down.
         why: why the scheduler will not start them, as a clause.
     """
-    asked = [f"{job_id}, which asks {_slots(live[job_id])}" for job_id in sorted(live)[:5]]
+    asked = [f"{job_id}, which requests {_slots(live[job_id])}" for job_id in sorted(live)[:5]]
     fact, hint = "", "Give the cluster more slots"
     if num_down:
         fact = f" {num_down} of {cluster.num_slots} slots are down and never come up again."

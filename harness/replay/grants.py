@@ -73,7 +73,9 @@ class Grants:
         before = job.target.num_slots if job.target else 0
         self.num_granted += (target.num_slots if target else 0) - before
         job.target = target
+        # Taken out even if it comes back: a job with a new grant goes to the end of the order.
         self._unmet.pop(job.spec.job_id, None)
+        # A change in flight ends in ``done`` or ``dropped``, which look again.
         if job.change is None:
             self._note(job)
 
@@ -101,6 +103,7 @@ class Grants:
             return []
         begun = []
         for job_id, job in list(self._unmet.items()):
+            # A placement that moves jobs decides about all growing jobs at once, below.
             if self._arranging is not None and _grows_anywhere(job):
                 continue
             change = self._next_change(job, now_s)

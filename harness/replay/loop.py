@@ -239,6 +239,7 @@ class _Replay:
         if job is None:
             return  # the job has ended before this event
         self.dirty[event.job_id] = job
+        # First: the time up to the event counts with the slots and the rate before it.
         self.book.settle(job, event.time_s)
         if kind is EventKind.PROGRESS:
             job.samples_done = event.samples_done
@@ -304,6 +305,7 @@ class _Replay:
         else:
             self.wake_s = math.inf
         if decision.changes:
+            # Checked as a whole before anything is written down: a wrong decision changes nothing.
             check_decision(decision, view, self.engine.abilities, type(self.scheduler).__name__)
             records.decisions.append(
                 DecisionRecord(view.time_s, len(view.news), len(decision.changes))

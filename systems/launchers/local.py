@@ -180,6 +180,7 @@ class Local:
         self._processes.clear()
         self._ends.clear()
         if self._zygote is not None:
+            # Its forks end with it, so that they need no signal of their own.
             self._zygote.close()
             self._zygote = None
         self._logs.clear()

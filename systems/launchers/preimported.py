@@ -93,6 +93,7 @@ class Preimported:
                 stdout=self._log,
                 stderr=self._log,
                 pass_fds=[theirs.fileno()],
+                # The terminal's Ctrl-C must not reach it: the launcher decides when it ends.
                 start_new_session=True,
             )
         self._is_over = False

@@ -85,7 +85,7 @@ class SeededContexts:
         """Refuse states of another kind; see ``Contexts``."""
         if values:
             raise ValueError(
-                "the job's random states are streams that go on; set random_states=streams"
+                "the job's random states go on from step to step; set random_states=streams"
             )
 
     def values(self) -> list[str]:
@@ -137,6 +137,7 @@ class StreamContexts:
         self._process = ProcessRandom(device)
         first = []
         for worker in range(num_workers):
+            # As docs/bits.md specifies for ``streams``: once, from the step seed of step 0.
             seed_all(step_seed(seed, 0, worker), device)
             first.append(self._process.read())
         self._held: dict[int, RandomStates] = {}
@@ -156,6 +157,7 @@ class StreamContexts:
 
     def assign(self, local: range) -> None:
         """See ``Contexts``."""
+        # First: rows of local workers may be older than the states that are replaced here.
         self._settle()
         size = self._process.num_device_bytes
         self._hold(
@@ -181,10 +183,11 @@ class StreamContexts:
         """See ``Contexts``."""
         if group is None or group.size == 1:
             return
+        # The states of the boundary stay as they are until ``commit``: the group may be lost.
         rows = torch.zeros_like(self._rows)
         for worker, states in self._next.items():
             rows[worker] = _tensor(states.to_bytes())
-        # rows of other slots' workers are zero, so the sum gathers
+        # Rows of other slots' workers are zero, so the sum gathers.
         self._pending = group.all_reduce(rows)
         self._gathered = rows
         if self._loaders is not None:
@@ -207,6 +210,7 @@ class StreamContexts:
     def commit(self) -> None:
         """See ``Contexts``."""
         for worker, states in self._next.items():
+            # Two pieces of memory take turns, so that no turn allocates any.
             self._spare[worker] = self._held[worker].torch_cpu
             self._held[worker] = states
         if self._gathered is not None:
@@ -239,6 +243,7 @@ class StreamContexts:
         self._rows = stacked[:, :own].contiguous()
         if self._loaders is not None:
             self._loaders.adopt(stacked[:, own:])
+        # Otherwise ``assign`` would write the old states over the adopted ones.
         self._held.clear()
 
     def _settle(self) -> None:

@@ -87,9 +87,11 @@ class CopiedGradients:
         else:
             scaled = torch.empty_like(parameter.grad)
             scale(parameter.grad, self._num_workers, scaled)
+            # The copy must not begin before the gradient is scaled.
             self._stream.wait_stream(torch.cuda.current_stream(parameter.device))
             with torch.cuda.stream(self._stream):
                 place.copy_(scaled, non_blocking=True)
+            # Otherwise the allocator could give the memory away while the copy still reads it.
             scaled.record_stream(self._stream)
         parameter.grad = None
 
@@ -109,6 +111,7 @@ class CopiedGradients:
             GroupLost: a slot was lost.
         """
         if self._stream is not None:
+            # All copies must be in the host's memory before they are added up.
             self._stream.synchronize()
         if self._sum is not None:
             self._sum.run()

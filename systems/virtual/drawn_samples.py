@@ -4,7 +4,7 @@ A slot's virtual workers share the processes. Each worker gets the bits that it 
 own DataLoader.
 
 Source: EasyScale (Li et al., SC '23), section 3.2. Its queuing buffer keeps the states of batches
-that were fetched and not consumed, so that a checkpoint has those that go with the training's
+that were fetched and not consumed. So a checkpoint has the states that belong to the training's
 progress. Here the states come with the batches: ``LoaderStates`` has those of the last step
 boundary. A batch that was fetched and dropped, since its step is made again or elsewhere, is drawn
 again from there.
@@ -83,6 +83,8 @@ class DrawnSamples:
 
     def _request(self, pieces: Pieces, number: int) -> Request[Drawn]:
         if number == 0:
+            # A new series: requests of the one before were dropped, and with them the states after
+            # them.
             self._first = self._step
             self._latest.clear()
         step = self._first + number

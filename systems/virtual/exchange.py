@@ -76,6 +76,7 @@ def _introduce(
     rows[num_workers + group.rank] = torch.tensor(
         [host, os.getpid(), memory.part.descriptor, group.rank]
     )
+    # Each row is written by one slot and zero on all others, so the sum gathers.
     group.all_reduce(rows).wait()
     return rows
 
@@ -85,6 +86,7 @@ def _open_all(
 ) -> tuple[list[torch.Tensor], list[torch.Tensor]] | None:
     """Return all copies and all parts as flat bytes; None if one cannot be opened."""
     rows = introduced.tolist()
+    # Descriptors mean something on one host only; 0 is an unknown one.
     if any(row[_HOST] != rows[0][_HOST] or not row[_HOST] for row in rows):
         return None
     num_workers = len(rows) - group.size
@@ -143,6 +145,9 @@ class SharedExchange:
         self._meet()  # wait until all copies are complete
         self._sum.run()
         self._meet()  # wait until all parts are complete and no slot reads copies any more
+        # Into memory of its own: the update may change the sum in place while another slot still
+        # reads this slot's part. Parts are written again only after the next step's first meeting,
+        # which every slot reaches after this copy.
         for whole, part in self._taken:
             whole.copy_(part)
 
@@ -178,6 +183,8 @@ class TravellingExchange:
 
     def run(self) -> None:
         """See ``Exchange``."""
+        # In the order of the workers on every slot: operations of a group are paired by their
+        # order.
         sent = [
             self._group.broadcast(copy, owner)
             for copy, owner in zip(self._copies, self._owners, strict=True)

@@ -47,6 +47,7 @@ def buckets_of(memory: torch.Tensor, layout: Sequence[BucketLayout]) -> list[tor
     """Return the buckets of a layout in flat memory, as flat tensors."""
     return [
         memory[start : start + bucket.numel * bucket.dtype.itemsize].view(bucket.dtype)
+        # Not strict: the last offset is the end of all buckets.
         for start, bucket in zip(_offsets(layout), layout, strict=False)
     ]
 

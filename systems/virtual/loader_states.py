@@ -65,7 +65,7 @@ class LoaderStates:
             return
         rows = torch.zeros_like(self._rows[:, 0])
         self._write(rows)
-        # rows of other slots' workers are zero, so the sum gathers
+        # Rows of other slots' workers are zero, so the sum gathers.
         self._pending = group.all_reduce(rows)
         self._gathered = rows
 
@@ -99,4 +99,5 @@ class LoaderStates:
     def adopt(self, values: torch.Tensor) -> None:
         """Take what ``values`` returned on another slot, or earlier."""
         self.undo()
+        # A copy, since ``commit`` writes in place.
         self._rows = values.reshape(self._rows.shape).clone()

@@ -36,6 +36,7 @@ def part_of(numel: int, part: int, num_parts: int) -> tuple[int, int]:
     def cut(index: int) -> int:
         if index == num_parts:
             return numel
+        # Where a bucket is cut changes no bits: each element is summed by itself.
         return numel * index // num_parts // ALIGNED_ELEMENTS * ALIGNED_ELEMENTS
 
     return cut(part), cut(part + 1)
@@ -94,6 +95,7 @@ class OrderedSum:
             if len(terms) == 1:
                 total.copy_(terms[0])
                 continue
+            # From left to right, term by term: any other order would give other last bits.
             torch.add(terms[0], terms[1], out=total)
             for term in terms[2:]:
                 total.add_(term)

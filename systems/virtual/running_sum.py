@@ -77,6 +77,7 @@ class RunningSum:
             return
         self._missing.remove(id(parameter))
         self._alone[id(parameter)].take([_in_order(parameter)], self._worker)
+        # Freed at once, as in gradient accumulation: only the sum and the kept terms stay.
         parameter.grad = None
 
     def end_worker(self) -> set[int]:
@@ -118,6 +119,8 @@ class _Chunks:
         for chunk, kept in zip(self._chunks, self._kept, strict=True):
             start, stop = max(offset, chunk.start), min(end, chunk.stop)
             if start < stop:
+                # A row for each worker above the first of the ring: the turns go down, so that
+                # these terms come before the sum has begun.
                 rows = kept[:, start - chunk.start : stop - chunk.start]
                 total = self._flat[start:stop]
                 first = chunk.order[0]
@@ -129,5 +132,7 @@ def _in_order(parameter: torch.Tensor) -> torch.Tensor:
     """Return a parameter's gradient in the order of the parameter's memory."""
     gradient = cast(torch.Tensor, parameter.grad)
     if gradient.stride() != parameter.stride():
+        # Buckets have the parameter's order of elements, and the last bits depend on the place in a
+        # bucket.
         return torch.empty_like(parameter, requires_grad=False).copy_(gradient)
     return gradient

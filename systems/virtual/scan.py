@@ -90,6 +90,7 @@ def scan(spec: WorkloadSpec, batch: int, steps: int, num_threads: int) -> list[O
 def _watch(asked: Mapping[str, Any], kernels: Kernels) -> dict[str, Any]:
     """Return the answer of ``operators``, from a separate process with these kernels."""
     threads = str(kernels.num_threads)
+    # A process of its own: torch reads these variables when it is imported.
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
     environment = {**os.environ, **dict.fromkeys(names, threads), **kernels.environment}
     told = {**asked, "num_threads": kernels.num_threads, "common": kernels.are_common}

@@ -1,7 +1,8 @@
-/* What RunningSum does with one worker's gradients, in one pass over memory; see sum_kernel.py.
+/* Adds one worker's gradients to the sums of RunningSum in one pass over memory (sum_kernel.py).
 
-   Every product and every sum is rounded by itself, in the order that is written here, as torch's own
-   operations do it: compile with -ffp-contract=off, and without options that reorder sums. */
+   Every product and every sum is rounded by itself, in the order that is written here, as in
+   torch's own operations. Compile with -ffp-contract=off, since a fused multiply-add rounds only
+   once, and without options that reorder sums. */
 
 #include <stdint.h>
 
@@ -10,12 +11,12 @@
 
 /* A row of the table, as sum_kernel.py writes it. */
 struct piece {
-    int64_t gradient; /* which of the gradients */
-    int64_t offset;   /* its first element in it */
+    int64_t gradient; /* index of the gradient */
+    int64_t offset;   /* first element in that gradient */
     int64_t count;    /* elements */
-    int64_t first;    /* the worker whose term the sum begins with */
-    float *total;     /* where the sum goes */
-    float *kept;      /* the terms of the workers above the first, the last worker's first */
+    int64_t first;    /* worker whose term begins the sum */
+    float *total;     /* destination of the sum */
+    float *kept;      /* terms of the workers above the first; the last worker's comes first */
     int64_t stride;   /* elements from one kept term to the next */
 };
 
@@ -47,6 +48,7 @@ void elastrace_take(const struct piece *pieces, int64_t num_pieces, const float 
                  piece->count);
             continue;
         }
+        /* After worker 0 the ring goes on with the last worker, whose term is in row 0. */
         const int64_t num_kept = worker == 0 ? num_workers - 1 - piece->first : 0;
         for (int64_t start = 0; start < piece->count; start += BLOCK) {
             const int64_t left = piece->count - start, size = left < BLOCK ? left : BLOCK;

@@ -75,9 +75,12 @@ class TorchPieces:
             scale(own, self._num_workers, total)
         else:
             scaled = self._scratch[: own.numel()]
+            # Product and sum are rounded one after the other, as in stock training. ``add_`` with
+            # ``alpha`` may round only once.
             scale(own, self._num_workers, scaled)
             total.add_(scaled)
         if worker == 0:
+            # After worker 0 the ring goes on with the last worker, whose term is in the first row.
             for later in piece.kept:
                 total.add_(later[block])
 
@@ -107,6 +110,7 @@ class CompiledPieces:
         self._pointers = (ctypes.c_void_p * num_gradients)()
         # Prepare the arguments now: the call comes during a backward pass, with cold caches.
         self._before = (self._table.ctypes.data, len(self._table), self._pointers)
+        # The call rounds it to float32, as ``torch.mul`` does with its factor.
         self._factor = 1.0 / num_workers
         self._num_workers = num_workers
 

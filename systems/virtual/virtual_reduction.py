@@ -113,6 +113,7 @@ class VirtualReduction(OrderedReduction):
         self._num_slots = len(counts)
         self._local = ranges(counts)[self._rank]
         self._gradients = None
+        # A slot of the group before may still read the old part.
         if self._slot_memory is not None:
             self._slot_memory.renew_part()
 
@@ -122,6 +123,7 @@ class VirtualReduction(OrderedReduction):
         is_spread = self._num_slots == self._num_workers
         self._by_hand = not is_spread or (step == 0 and self._num_workers > 1)
         if not self._by_hand:
+            # DistributedDataParallel's own memory is used, so that this one is not needed.
             self._gradients = self._slot_memory = None
             return
         layout, places = self.layout, self._places
@@ -135,6 +137,7 @@ class VirtualReduction(OrderedReduction):
             self._places_in_use = places
             self._gradients = None  # free its memory before the new one is allocated
             self._gradients = self._slot_gradients(layout, places)
+        # In such a step the model is not called through ``parallel``, whose hook would do this.
         self._before_forward(self._model, ())
 
     def _slot_gradients(
@@ -151,6 +154,8 @@ class VirtualReduction(OrderedReduction):
 
     def begin_worker(self, worker: int) -> None:
         """Begin a virtual worker's first forward pass of a step."""
+        # Every worker begins with the buffers of the boundary, as in DistributedDataParallel. The
+        # first turn finds them unchanged.
         if self._by_hand and worker != self.turns[0]:
             self.buffers.gather().copy_(self._boundary)
 
@@ -168,6 +173,7 @@ class VirtualReduction(OrderedReduction):
     def after_forward(self, worker: int) -> None:
         """Keep the first worker's buffers, after a virtual worker's last forward pass of a step."""
         self._awaits_backward = not self._by_hand
+        # A copy: the other workers' turns use the same memory for their buffers.
         if self._by_hand and worker == 0:
             self._kept.copy_(self.buffers.gather())
 
@@ -208,6 +214,7 @@ class VirtualReduction(OrderedReduction):
         if not self._by_hand or self._gradients is None:
             super().finish()
             return
+        # All waits come before any change, as in ``OrderedReduction``.
         kept = self._kept
         try:
             if self._lost is not None:
@@ -229,13 +236,14 @@ class VirtualReduction(OrderedReduction):
         """Restore the buffers to their state before the step, unless it was committed."""
         if self._gradients is not None:
             self._gradients.drop()
+        # Before the gradients are dropped, since this pass makes some.
         if self._awaits_backward:
             self._end_backward()
         for parameter in self._model.parameters():
             parameter.grad = None
         super().undo()
         if self._group is not None and not self._group.is_quiet:
-            # other slots may still read it, so it must not be used again
+            # Other slots may still read it, so it must not be used again.
             self._gradients = self._slot_memory = None
 
     def _end_backward(self) -> None:

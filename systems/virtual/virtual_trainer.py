@@ -168,6 +168,7 @@ class VirtualTrainer(Trainer):
             for worker in reduction.turns:
                 self._mark.now(WorkerPhase.FORWARD)
                 reduction.begin_worker(worker)
+                # Before the batch: it may be drawn from the worker's own random states.
                 self._contexts.enter(worker, session.step)
                 batch = batches.get(worker) or self._drawn_now(plan, worker)
                 recorder.begin_worker(worker, batch, plan.parts[worker])
@@ -179,6 +180,8 @@ class VirtualTrainer(Trainer):
                 loss = self._forward(worker, *last)
                 recorder.after_forward(self._losses[worker])
                 reduction.after_forward(worker)
+                # Only in the last turn: by then the first worker's buffers are complete on its
+                # slot. Their broadcast overlaps with the backward pass.
                 if worker == reduction.turns[-1]:
                     reduction.begin()
                     if on_losses is not None:
@@ -187,10 +190,13 @@ class VirtualTrainer(Trainer):
                 reduction.end_worker(worker)
                 recorder.end_worker()
                 self._contexts.leave(worker)
+            # Before the wait for the gradients, so that both travel at the same time.
             self._contexts.begin_gather(reduction.group)
             self.finish(plan)
             self._contexts.end_gather()
         except GroupLost:
+            # The reduction may have ended well before the contexts were lost; then it is undone,
+            # too.
             self._plan = None
             reduction.undo()
             self._contexts.undo()
@@ -243,6 +249,7 @@ class VirtualTrainer(Trainer):
 
     def mean(self, losses: Sequence[float]) -> float:
         """Return the step's mean loss over samples, from all workers' losses."""
+        # By Python's ``sum``, as docs/bits.md specifies: another order gives another last bit.
         total = sum(size * loss for size, loss in zip(self._sizes, losses, strict=True))
         return total / self.global_batch
 

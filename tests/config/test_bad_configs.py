@@ -36,7 +36,7 @@ CASES = {
     ),
     "a batch that is known only once it is used": (
         ["scaling=adaptive", "engine=live", "engine.pace=profile"],
-        "engine=live: scaling=adaptive with pace=profile: what a step will be is not known",
+        "engine=live: scaling=adaptive with pace=profile: the batch of a step is not known",
     ),
     "devices that nobody can share": (
         ["scheduler=gandiva_pack", "cluster=a100x128"],

@@ -26,7 +26,7 @@ def replayed(scheduler, *events, **wide):
 def test_a_job_that_wants_a_slot_which_is_gone_for_good_is_named(name, wide):
     with pytest.raises(ReplayError, match="for ever") as caught:
         replayed(Recorder(built("scheduler", name)), GONE, **wide)
-    assert "wide, which asks 4 slots" in str(caught.value)
+    assert "wide, which requests 4 slots" in str(caught.value)
     assert "1 of 4 slots are down and never come up again." in str(caught.value)
 
 

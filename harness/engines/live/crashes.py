@@ -40,8 +40,8 @@ class Breakdowns:
     def begin(self, job: LiveJob, *, is_fatal: bool) -> None:
         """Kill all workers of a job.
 
-        A job with neither workers nor a change in flight does not run, and a job whose work is done
-        is about to end. Both are left alone.
+        Left alone are a job that does not run (no workers, no change in flight) and a job whose
+        work is done, because it is about to end.
         """
         job_id = job.spec.job_id
         if job_id in self._of:

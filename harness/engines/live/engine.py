@@ -110,6 +110,7 @@ class LiveEngine:
         """Wait for workers until ``until_s``, and skip time that need not be executed."""
         options = self._options
         if self._started is None:
+            # The clock begins here: to open launcher and backend takes no time of the run.
             self._started = time.monotonic()
         while True:
             if self._later:
@@ -166,6 +167,8 @@ class LiveEngine:
                 break
             last[event.job_id] = event.kind
         if not self._later:
+            # A slot is reported down in the instant in which the loss of its jobs is known, as in
+            # simulation.
             events = events + self._tell()
         # One time for all: the replay handles what it gets at once as one instant.
         now_s = self.now()
@@ -246,6 +249,7 @@ class LiveEngine:
         if report.kind in (ReportKind.DONE, ReportKind.SHRUNK) or job.in_flight:
             # Steps executed in the meantime may have had another batch, which moves the last step.
             self._backend.set_target_step(job.spec.job_id, job.target_step)
+        # The folder differs from run to run, and records must not.
         reason = report.reason.replace(f"{self._setup.run_dir}/", "")
         if report.of_machine:
             self._machine_failures.note(job, samples_done, reason)
@@ -324,6 +328,8 @@ class LiveEngine:
 
     def _go_down(self, slots: tuple[int, ...]) -> None:
         """Note slots that went down. An unreported SLOT_UP of such a slot is dropped."""
+        # A slot that fails again before its repair was reported has never been up for the
+        # scheduler.
         before = self._untold_down()
         self._untold = [
             event
@@ -412,6 +418,7 @@ class LiveEngine:
             if math.isinf(until_s):
                 # The replay catches exactly this type, and names the jobs that wait.
                 raise RuntimeError("no job has a slot and nothing is due")
+            # No spare is replaced in skipped time: later changes would find none.
             if self._spares.are_awaited():
                 return
             self._skipped_s += max(0.0, until_s - now_s)
@@ -434,7 +441,7 @@ class LiveEngine:
         ):
             return
         rates = {job.spec.job_id: self._rate(job) for job in running}
-        # A job whose speed is not known yet cannot be credited for the time of a jump.
+        # The steps of a jump are credited by speed, so every speed has to be known.
         if not all(rates.values()):
             return
         slowest_step_s = max(job.global_batch / rates[job.spec.job_id] for job in running)

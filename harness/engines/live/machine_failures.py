@@ -54,6 +54,6 @@ class MachineFailures:
                 if count > 1 or name == job_id
             )
             raise MachineError(
-                f"the machine failed, not a program ({told}). Nothing is stored: mend it (free"
+                f"the machine failed, not a program ({told}). Nothing is stored: correct it (free"
                 " space on the disk, or memory), and give the same command again"
             )

@@ -87,8 +87,8 @@ class Live(LiveSettings):
             problems += [f"pace=profile: {text}" for text in lacking]
         if setup.scaling == "adaptive":
             problems += [
-                f"scaling=adaptive with {option}: what a step will be is not known before it is"
-                f" made; set {instead}"
+                f"scaling=adaptive with {option}: the batch of a step is not known in advance;"
+                f" set {instead}"
                 for option, instead, is_set in (
                     ("fast_forward=true", "fast_forward=false", self.fast_forward),
                     ("pace=profile", "pace=none", self.pace != "none"),
@@ -108,7 +108,7 @@ class Live(LiveSettings):
                     ),
                     (
                         "pace=profile",
-                        "steps that are padded are not slowed by a neighbour",
+                        "padded steps are not slowed by a neighbour",
                         "pace=none",
                         self.pace != "none",
                     ),

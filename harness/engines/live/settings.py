@@ -73,7 +73,7 @@ class LiveSettings:
         if self.first_steps < 0:
             problems.append(f"first_steps is {self.first_steps}; use 0 for none")
         if self.digest_every < 0:
-            problems.append(f"digest_every is {self.digest_every}; use 0 for none but the last")
+            problems.append(f"digest_every is {self.digest_every}; use 0 for the last one only")
         if self.evidence not in EVIDENCE:
             problems.append(f"evidence is {self.evidence!r}; known: {', '.join(EVIDENCE)}")
         first, last = self.evidence_steps

@@ -4,8 +4,8 @@ A running job computes T(w) samples per second by its profile, or the rate that 
 workers allows (``engines/speeds.py``). A change takes the profile's cost for (backend, workload,
 kind, sizes). During preparation the job goes on at its old size; during the pause it does not
 train. The job holds all slots involved to the end. A change without preparation and pause is done
-at once. If the profile was measured with the cost of a STOP (last evaluation, end of the
-processes), a job ends that much after its last sample. A change at the instant of a job's end comes
+at once. If the profile has a cost of STOP (last evaluation, end of the processes), a job ends that
+much after its last sample. A change at the instant of a job's end comes
 too late: the job is finished. That holds in spite of rounding in the sums of its samples and times.
 
 Slots that go down take their workers along. Under a backend that survives, the job goes on with the
@@ -89,6 +89,7 @@ class SimulatedEngine:
             # them.
             if time_s > until_s or (events and time_s > self._now_s):
                 break
+            # In one instant jobs end first, then the trace's events happen, then changes go on.
             if due_s < time_s or (due_s == time_s and kind > _HAPPENS):
                 events = self._happen(due_s, events)
                 due_s = self._due[0].time_s if self._due else math.inf
@@ -115,7 +116,7 @@ class SimulatedEngine:
 
     @property
     def is_idle(self) -> bool:
-        """True if no planned event is left, neither of a job nor of the trace."""
+        """True if no event of a job or of the trace is planned any more."""
         if self._due:
             return False
         for time_s, kind, _, job_id, _, version, _ in self._heap:

@@ -27,6 +27,7 @@ from collections.abc import Callable
 from systems.elastic.election.election_state import ElectionState
 from systems.elastic.election.keystore import KeyStore, StoreLost
 
+# EXPIRY_S is at least twice REFRESH_S: one late refresh must not cost the leader its key.
 EXPIRY_S = 3.0
 REFRESH_S = 1.0
 RETRY_S = 0.1
@@ -81,6 +82,7 @@ class Election:
         self._is_closed = False
         self._tenure: object = None
         self._told: tuple[str, str] | None = None
+        # Last: the thread uses everything above.
         self._thread = self._start(make_store)
 
     @property
@@ -169,8 +171,8 @@ class Election:
                     store.close()
                 store = None
                 pause_s = RETRY_S
-                # The watch of the lost store has woken this thread. Otherwise the next attempt
-                # would come without a pause.
+                # The watch of the lost store has set this. Left set, it would end the pause before
+                # the next attempt at once.
                 self._is_awake = False
                 self._note_loss(tenure)
             with self._changed:
@@ -187,6 +189,7 @@ class Election:
 
     def _round(self, store: KeyStore, tenure: object) -> float:
         """Read and swap the key until nothing is left to do. Return seconds to the next look."""
+        # Once more after each swap, won or lost: only a read shows who leads now.
         while True:
             self._is_awake = False  # before the read, so that a change during it wakes again
             value = store.get(self._key)

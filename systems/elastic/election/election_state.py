@@ -10,7 +10,7 @@ SHORTEST_PAUSE_S = 0.001
 
 @dataclass(frozen=True, slots=True)
 class Swap:
-    """Compare-and-swap to ask of the store."""
+    """Compare-and-swap that the store is to do."""
 
     expected: str | None
     desired: str | None
@@ -73,12 +73,12 @@ class ElectionState:
 
     def presume_dead(self, address: str, now: float) -> None:
         """Take an address for dead for ``expiry_s``; after that it may be in use again."""
-        # A worker that hears of its own death lives, whatever it was told.
+        # A worker that hears of its own death is alive.
         if address == self.me:
             return
         self._dead[address] = now + self.expiry_s
         if self.leader_address == address:
-            # The dead claim no key: there is nothing to be patient for.
+            # A dead leader claims no key, so a wait for its claim would be in vain.
             self._patient_until = None
 
     def replaced(self, now: float) -> None:
@@ -111,7 +111,7 @@ class ElectionState:
         self.leader = (address, candidate)
         if self.is_leader:
             if not self.is_candidate:
-                # The leader has resigned: without the key the next one need not wait for an expiry.
+                # The leader has resigned. With the key gone, the next leader follows at once.
                 return Swap(value, None)
             if self._refreshed is None or now - self._refreshed >= self.refresh_s:
                 return Swap(value, self._next(), is_refresh=True)

@@ -32,6 +32,7 @@ from systems.elastic.election.keystore import StoreLost
 DEFAULT_ENDPOINT = "http://127.0.0.1:2379"
 KEYS = "elastrace/"
 """Prefix of all Elastrace keys in an etcd; its user needs to read and write these."""
+# In whole seconds. The lease of a key outlives every expiry (``open_etcd``): it only cleans up.
 LEASE_S = 10
 TIMEOUT_S = 5.0
 USER_VARIABLE = "ELASTRACE_ETCD_USER"
@@ -187,7 +188,7 @@ class EtcdKeyStore:
         self._is_closed = True
         for connection in self._watching:
             with contextlib.suppress(OSError):
-                # Not ``close``, which would not wake the thread that reads the watch.
+                # Not ``close``: only a shutdown wakes the thread that reads the watch.
                 connection.sock.shutdown(socket.SHUT_RDWR)
         self._watching.clear()
         self._connections = threading.local()

@@ -66,6 +66,7 @@ def broadcast_state(
         "description": state.describe(),
     }
     text = json.dumps(words if is_root else None).encode()
+    # The length first: only the root knows how much the others have to receive.
     length = torch.tensor([len(text)], dtype=torch.int64)
     group.broadcast(length, root).wait()
     message = torch.zeros(int(length), dtype=torch.uint8)

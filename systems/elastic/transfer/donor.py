@@ -20,8 +20,8 @@ value depends on them, and their piece overwrites them. So when all pieces have 
 is at the version of the log's end.
 
 Two simpler ways would be wrong. With parameter and momentum in pieces of different versions, the
-garbage of one would enter the other. With counters in every piece, a piece that is sent again
-because an update tore it would break the counters of elements that are right already.
+garbage of one would enter the other. A piece that an update has torn is sent again. If every piece
+had counters, this would break the counters of elements that are right already.
 
 This does not hold for updates that look across elements (``is_elementwise``), or that change
 anything else than the optimizer's parameters and state. Buffers change outside updates, so they
@@ -46,6 +46,7 @@ from systems.elastic.transfer.update_lock import UpdateLock
 from systems.runtime.tensors.memory import as_bytes, split
 
 TIMEOUT_S = 10.0
+# Far below TIMEOUT_S, after which receivers take a silent donor for lost.
 _KEEPALIVE_S = 1.0
 _LIVE_TRIES = 3
 """Number of times that a piece is read in place before it is copied under the lock."""
@@ -134,6 +135,7 @@ class Donor:
         self._cancelled = False
         self._over = False
         self._sent = threading.Condition()
+        # Last: the thread uses everything above.
         self._thread = threading.Thread(target=self._run, name="state-donor", daemon=True)
         self._thread.start()
 
@@ -168,6 +170,7 @@ class Donor:
         if not self._is_logging or self._over:
             return
         if self._last is not None:
+            # After ``finish`` an update is right only once all that it changes was read.
             if self._pieces or not self._is_last_read:
                 self._fail(TransferError("an update came after finish() and before its state"))
             return
@@ -175,6 +178,7 @@ class Donor:
         chosen = tuple(buckets[number].detach() for number in numbers)
         if not self._keeps_gradients:
             chosen = tuple(bucket.clone() for bucket in chosen)
+        # Torch counts changes in place: a gradient that changes while it is sent is noticed then.
         versions = tuple(bucket._version for bucket in chosen)
         self._events.append(_Event(step, rate_batch, samples, numbers, chosen, versions, groups))
         self._num_logged += 1
@@ -182,6 +186,7 @@ class Donor:
 
     def wait_sent(self) -> None:
         """Wait until the joiners have the logged gradients, or the transfer has ended."""
+        # Without the lock: only the calling thread adds to the log.
         if not self._events:
             return
         with self._sent:
@@ -205,6 +210,7 @@ class Donor:
         except TypeError as error:
             self._fail(error)
             return
+        # After the copies: from here on the thread may send them.
         self._last = _Finish(step, dict(values), buffers)
         self._links.wake()
 
@@ -362,6 +368,7 @@ class Donor:
 
     def _send_last(self, last: _Finish) -> None:
         optimizer = self._state.values()
+        # All that is sent now is a copy, so that an update may come.
         self._is_last_read = True
         header = {"kind": "finish", "step": last.step, "values": last.values}
         self._send(Frame({**header, "optimizer": optimizer}, last.buffers))

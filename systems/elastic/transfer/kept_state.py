@@ -27,7 +27,7 @@ def kept(state: TrainingState) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        # First the optimizer's own tensors, which the other worker's may have replaced; then their
+        # First the tensors, since the transfer may have given the optimizer others; then their
         # values.
         optimizer.state.clear()
         optimizer.state.update(entries)

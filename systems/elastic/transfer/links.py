@@ -162,7 +162,7 @@ class Links:
             channel.send(encode({"kind": "stream"}))
             _expect(channel.receive(), "welcome")
             return False
-        # Before the probe, which may need it.
+        # Before the probe: the receiver may need this permission to read it.
         if len(self._addresses) == 1:  # the kernel knows one permitted process at a time
             self._permission = ReadingPermission(int(receiver["pid"]))
         proof = secrets.token_bytes(PROBE_BYTES)
@@ -180,7 +180,7 @@ class Links:
         Raises:
             TransferError: the frame cannot be sent to any receiver.
         """
-        # Encoded before anything is sent: what cannot be encoded reaches no receiver at all.
+        # Encoded before anything is sent, so that an error concerns all receivers alike.
         ways = {link.pulls for link in self.open}
         heads = {pulls: frame.pulled if pulls else frame.streamed for pulls in ways}
         # Receivers that read the memory come first: they read while the others are being sent to.
@@ -195,6 +195,7 @@ class Links:
 
     def wait(self, is_waited_for: Callable[[Link], bool]) -> None:
         """Listen until the condition holds for no receiver; drop receivers that take too long."""
+        # One deadline for the whole wait: messages do not prolong it.
         until = time.monotonic() + self._timeout_s
         while waited := [link for link in self.open if is_waited_for(link)]:
             left = until - time.monotonic()
@@ -249,6 +250,7 @@ class Links:
 
     def close(self) -> None:
         """Free everything, on the thread that used it."""
+        # First: no process may read this one's memory after the transfer.
         if self._permission is not None:
             self._permission.end()
         for link in self.open:

@@ -57,6 +57,7 @@ class ListedPiece:
             for part, held in zip(parts, made[0], strict=True)
         ):
             return made[1]
+        # Before the tensors are read: one that moves in between is found at the next look.
         held = [self._state.held(part.index) for part in parts]
         self._made = made = (held, Frame(*self.read()).in_place())
         return made[1]

@@ -1,7 +1,7 @@
 """Pieces of a state: each is copied at once, under the lock, and sent as one.
 
-A piece has a limited number of bytes and of parts (``STAGED``). So a thread that waits for the lock
-waits neither for a large tensor nor for a thousand small ones. Pieces come in the order of the
+A piece has a limited number of bytes and of parts (``STAGED``). This bounds the wait of a thread
+that needs the lock, for large tensors and for many small ones. Pieces come in the order of the
 gradient buckets: the gradients of a bucket are not sent before its first piece.
 """
 

@@ -235,6 +235,7 @@ class Receiver:
         """
         assert self._channel is not None
         try:
+            # Before any byte of the state: a refused state has changed nothing here.
             self._state.check(form["description"])
             if "layout" in form:
                 check_layout(form["layout"], bucket_names(self._state, self._layout))
@@ -249,7 +250,7 @@ class Receiver:
 
     def _take_gradients(self, header: Header) -> None:
         if self._apply is None:
-            raise TransferError("gradients came, and there is nothing to apply them with")
+            raise TransferError("gradients came, but this side has no update to apply them with")
         if self._buckets is None:
             device = self._state.parameters[0].device  # where gradients have to be
             self._buckets = [

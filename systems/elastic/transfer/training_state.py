@@ -170,6 +170,7 @@ class TrainingState:
             raise StateMismatch(f"{len(theirs)} parameter groups there and {len(groups)} here")
         for group, values in zip(groups, theirs, strict=True):
             for key, value in values.items():
+                # JSON has made lists of tuples.
                 group[key] = tuple(value) if isinstance(group.get(key), tuple) else value
 
     def describe(self) -> dict[str, Any]:
@@ -219,6 +220,7 @@ class TrainingState:
         Raises:
             TypeError: a tensor's elements lie in another order than its parameter's.
         """
+        # Parameters outside the optimizer come last; they have no state.
         if index >= self.num_owned:
             return []
         parameter = self.parameters[index]
@@ -299,6 +301,7 @@ class TrainingState:
             parameter = self.parameters[index]
             fits = index >= 0 and 0 <= start <= stop <= parameter.numel()
             self._shape_state(index, layout)
+            # Only the first part sets counters: a later one would set them back (``donor``).
             if values and start == 0:
                 self.optimizer.state[self._owned(index)].update(values)
         except (TypeError, ValueError, IndexError, KeyError, RuntimeError) as error:

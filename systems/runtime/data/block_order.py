@@ -97,6 +97,7 @@ class BlockOrder:
         assigned: Sequence[Range] = before.assigned
         if len(assigned) != num_workers:
             pool.returned[:0] = [part for part in assigned if part.start < part.stop]
+            # In the order of ranks: every worker computes the same assignment by itself.
             assigned = [pool.draw() for _ in range(num_workers)]
         parts, left = [], []
         for rank, (epoch, start, end) in enumerate(assigned):
@@ -138,6 +139,7 @@ class BlockOrder:
         """Return the sample id at a position, and the end of its block."""
         blocks, index = _blocks(self._seed, self._num_blocks, epoch)
         short = index * self.block_samples
+        # Behind the short block, positions lack the samples that it does not have.
         shift = 0 if position < short + self._last_size else self.block_samples - self._last_size
         index, offset = divmod(position + shift, self.block_samples)
         start = position - offset

@@ -58,6 +58,7 @@ def first_states(process: ProcessRandom, seed: int, num_loaders: int) -> list[by
     for loader in range(num_loaders):
         random.seed(base + loader)
         torch.default_generator.manual_seed(base + loader)
+        # The words and their order are those of torch's own worker processes.
         words = [loader, base & 0xFFFFFFFF, base >> 32, 0]
         np.random.seed(np.random.SeedSequence(words).generate_state(4))
         found.append(process.read().to_bytes())

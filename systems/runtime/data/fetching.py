@@ -41,7 +41,7 @@ class Request(Generic[T]):
         """Fetch the result, unless another thread has begun to."""
         if not self._claim.acquire(blocking=False):
             return
-        # drop the reference: it may hold the previous request, and that one its own
+        # Dropped, since it may hold the previous request, which may hold the one before it.
         fetch, self._fetch = self._fetch, None
         assert fetch is not None
         try:
@@ -103,6 +103,7 @@ class Fetchers:
             try:
                 source.wait_ready()
             except Exception as error:
+                # The training thread raises it, in ``check``.
                 self._failure = error
                 return
         while (request := self._wanted.get()) is not None:
@@ -112,6 +113,7 @@ class Fetchers:
         """End the threads and processes; what they were fetching is lost. Safe to call twice."""
         for _ in self._threads:
             self._wanted.put(None)
+        # Before the threads are joined: a thread may wait for the answer of its process.
         for loader in self._loaders:
             loader.close()
         for thread in self._threads:
@@ -157,15 +159,17 @@ class Ahead(Generic[T]):
         self._fetchers.check()
         pieces = tuple(plan.parts[part] for part in parts)
         shape = (tuple(parts), len(plan.parts), global_batch)
+        # What was fetched for other members, another batch or another place in the data is dropped.
         if self._coming and shape == self._shape and self._coming[0][0] == pieces:
             request = self._coming.popleft()[1]
         else:
             self.drop()
             self._shape, self._planned, self._number = shape, plan.after, 1
             request = self._ask(pieces, 0)
+        # Fetched here unless a thread has begun: it would wait behind others in the queue.
         request.fulfil(None)
         found = request.result()
-        # last, since the thread that it wakes competes for the interpreter's lock
+        # Last, since the thread that it wakes competes for the interpreter's lock.
         self._ask_ahead()
         return found
 

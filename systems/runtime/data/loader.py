@@ -58,6 +58,7 @@ class LoaderProcess:
         environment = {name: value for name, value in os.environ.items() if name != TOKEN_VARIABLE}
         environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
         environment["CUDA_VISIBLE_DEVICES"] = ""  # samples are fetched on the CPU
+        # Closed here: each side sees the end of the other only if no other process holds it.
         with theirs:
             self._process = subprocess.Popen(
                 [
@@ -154,6 +155,8 @@ class LoaderProcess:
 
     def close(self) -> None:
         """Kill the process; a thread that waits for an answer gets a ``LoaderError``."""
+        # The socket is closed last: the end of the process wakes a thread that reads from it, while
+        # closing it here would not.
         self._process.kill()
         self._process.wait()
         self._socket.close()
@@ -170,6 +173,8 @@ def main() -> int:
     parent, descriptor, target, options = sys.argv[1:]
     die_with_parent(int(parent))
     with socket.socket(fileno=int(descriptor)) as sock:
+        # Programs that the workload starts must not hold it: the worker would not see the end of
+        # this process.
         sock.set_inheritable(False)
         torch.set_num_threads(1)
         try:
@@ -177,6 +182,7 @@ def main() -> int:
         except Exception as error:
             sock.sendall(_error(error))
             return 1
+        # The first header: the data is there (``wait_ready``).
         sock.sendall(b"{}\n")
         process = ProcessRandom(torch.device("cpu"))
         requests = sock.makefile("rb")

@@ -28,6 +28,7 @@ class PythonRandom:
         self._address: int | None = None
         address = id(self._generator) + object.__basicsize__
         has_room = type(self._generator).__basicsize__ >= object.__basicsize__ + STATE_BYTES
+        # Compared with what Python itself says: another CPython may have another layout.
         if has_room and ctypes.string_at(address, STATE_BYTES) == self.read():
             self._address = address
 

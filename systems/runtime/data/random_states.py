@@ -94,6 +94,7 @@ class ProcessRandom:
             into: memory for torch's state on the CPU; None: new memory.
         """
         bits = ctypes.string_at(self._address, _NUMPY_BYTES)
+        # If nothing was drawn since the last write, NumPy keeps no number; to ask it is slow.
         unused = before is not None and before.numpy_gauss is None and before.numpy_bits == bits
         gauss = None if unused else _numpy_gauss()
         self._empty = bits if gauss is None else None
@@ -120,6 +121,9 @@ class ProcessRandom:
             torch.cuda.set_rng_state(states.torch_device, self._device)
         self._python.write(states.python_bits, states.python_gauss)
         bits = ctypes.string_at(self._address, _NUMPY_BYTES)
+        # The number that NumPy keeps for ``normal`` lies outside the memory that is copied below.
+        # Unless it is known to be absent, it is set in the slow way: a number that other code has
+        # left would otherwise get into this worker's draws.
         if self._empty != bits or states.numpy_gauss is not None:  # other code may have drawn
             found = cast(tuple[Any, ...], np.random.get_state())
             has_gauss = states.numpy_gauss is not None

@@ -34,6 +34,7 @@ def prepare_and_wait(surroundings: Message, sock: socket.socket) -> Message:
     pin(surroundings["cores"])
     if (code := call_entry(surroundings["entry"], surroundings["argv"])) != 0:
         sys.exit(code)
+    # Before the work: its log is another file, where this output does not belong.
     sys.stdout.flush()
     sys.stderr.flush()
     sock.sendall(READY)

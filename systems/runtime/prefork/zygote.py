@@ -41,6 +41,7 @@ def main() -> int:
     """Run the fork server; arguments: ``PARENT DESCRIPTOR MODULE...`` (launcher's id, socket,
     imports)."""
     parent, descriptor, *modules = sys.argv[1:]
+    # First: nothing may keep this process alive when the launcher is killed during the imports.
     die_with_parent(int(parent))
     adopt_orphans()
     sock = socket.socket(fileno=int(descriptor))
@@ -49,6 +50,7 @@ def main() -> int:
     if problem is not None:
         sock.sendall(encode({"kind": "failed", "reason": problem}))
         return 1
+    # First: what is frozen is never collected.
     gc.collect()
     gc.freeze()  # or the collector would touch, and so copy, shared pages
     sock.sendall(encode({"kind": "ready"}))
@@ -71,7 +73,7 @@ def _import(modules: Sequence[str]) -> str | None:
         names = ", ".join(thread.name for thread in threading.enumerate()[1:]) or "not Python's"
         return (
             f"importing {', '.join(modules)} left {threads - 1} threads running ({names});"
-            " forking beside threads is not safe: take the module that starts them out of the"
+            " forking is not safe while threads run: take the module that starts them out of the"
             " launcher's preimport list"
         )
     return None
@@ -114,6 +116,7 @@ class _Zygote:
         for end in (self._wake_read, self._wake_write):
             end.setblocking(False)
         signal.set_wakeup_fd(self._wake_write.fileno(), warn_on_full_buffer=False)
+        # A handler of Python's is needed: without one a signal writes nothing to the descriptor.
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the launcher decides when to end
         self._selector.register(self._socket, selectors.EVENT_READ)
@@ -149,6 +152,7 @@ class _Zygote:
         elif request["kind"] == "spare":
             ours, theirs = socket.socketpair()
             child = self._start(request, ours, theirs)
+            # Otherwise this process would hold the spare's side, and never see the spare's end.
             theirs.close()
             if child is not None:
                 self._selector.register(ours, selectors.EVENT_READ, child)
@@ -157,7 +161,7 @@ class _Zygote:
         elif request["kind"] == "signal":
             for pid, child in self._children.items():
                 if child.number == request["id"]:
-                    # it was signalled, so its work must not be given to another process
+                    # It was signalled, so its work must not be given to another process.
                     child.work = None
                     with contextlib.suppress(ProcessLookupError):
                         self._signal(pid, request["signum"])
@@ -284,6 +288,7 @@ class _Zygote:
             while True:
                 ended, _ = os.waitpid(-1, 0)
                 self._children.pop(ended, None)
+                # An end may leave processes behind, which become children of this one.
                 for orphan in set(children()) - set(self._children):
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(orphan, signal.SIGKILL)
@@ -293,18 +298,25 @@ class _Zygote:
         work."""
         code = 1
         try:
+            # In this order: a group of its own first, so that a signal to it reaches all that it
+            # starts; then its end with the fork server, before anything that takes time.
             os.setsid()
             die_with_parent(zygote)
             adopt_orphans()
+            # The descriptor is shared with the fork server, which this process's signals would
+            # wake.
             signal.set_wakeup_fd(-1)
             for signum in (signal.SIGCHLD, signal.SIGTERM):
                 signal.signal(signum, signal.SIG_DFL)
             self._selector.close()
+            # Connections of other forks: held here, too, they would hide the end of the fork
+            # server.
             spares = [child.socket for child in self._children.values() if child.socket]
             for end in (self._socket, self._wake_read, self._wake_write, *spares):
                 end.close()
             if sock is not None:
                 request = prepare_and_wait(request, sock)
+            # Only now: a spare that waits ignores Ctrl-C, as the fork server does.
             signal.signal(signal.SIGINT, signal.default_int_handler)
             log = _open_log(request["log"])
             os.dup2(log, 1)
@@ -321,6 +333,7 @@ class _Zygote:
             with contextlib.suppress(Exception):
                 sys.stdout.flush()
                 sys.stderr.flush()
+            # Not ``sys.exit``: the stack and the exit handlers below belong to the fork server.
             os._exit(code)
 
 

@@ -57,7 +57,7 @@ def check_layout(saved: Mapping[str, Any], here: Buckets) -> None:
 def _difference(there: Buckets, here: Buckets) -> str:
     """Describe the first bucket that differs."""
     if not there:
-        return "of the job's nothing was kept"
+        return "the job's state has no layout"
     number, (mine, theirs) = next(
         (number, pair)
         for number, pair in enumerate(zip_longest(here, there, fillvalue=()))
@@ -74,7 +74,7 @@ def _words(names: Sequence[str], at: int) -> str:
     """Describe a bucket's parameters from a place on."""
     shown = list(names[at : at + _SHOWN])
     if not shown:
-        return "no parameter more" if names else "no such bucket"
+        return "no more parameters" if names else "no such bucket"
     rest = len(names) - at - len(shown)
     begin = "" if at == 0 else f"from parameter {at} on "
     return begin + ", ".join(shown) + (f" and {rest} more" if rest else "")

@@ -140,6 +140,7 @@ class OrderedReduction:
         check_modules(model)
         self.buffers = FlatBuffers(model)
         self._boundary = torch.empty_like(self.buffers.flat)
+        # Buffers travel in memory of their own: an operation of a lost group may still write to it.
         self._travelling = torch.empty_like(self.buffers.flat)
         self._is_undoable = False
         self._model = model
@@ -155,8 +156,8 @@ class OrderedReduction:
             init_sync=False,
         )
         parallel.broadcast_buffers = False  # the argument's name differs between versions
-        # A weak reference: C++ would hold a strong one in a cycle that the garbage collector cannot
-        # see, and a reduction that is no longer used would never be freed.
+        # A weak reference: C++ would hold a strong one in a cycle that is invisible to the garbage
+        # collector. An unused reduction would then keep its memory.
         parallel.register_comm_hook(weakref.ref(self), _on_bucket_full)
         parallel.register_forward_pre_hook(self._before_forward)
         self.parallel = parallel
@@ -215,6 +216,7 @@ class OrderedReduction:
     def attach(self, group: Group | None) -> None:
         """Use this process group from the next step on; None if this process is alone. Call it
         between steps."""
+        # First, with the old group, which knows whether abandoned operations may still write.
         self.undo()
         self._group = group
 
@@ -229,6 +231,7 @@ class OrderedReduction:
                 self._sum_views = [
                     places.views(memory) for places, memory in zip(self._places, sums, strict=True)
                 ]
+                # Last: ``buckets`` reads it without the lock.
                 self._sums = sums
 
     def warm_up(self, make_loss: Callable[[], torch.Tensor], rounds: int = 2) -> None:
@@ -264,6 +267,7 @@ class OrderedReduction:
         self._is_warming_up = False
         names = {self._index[id(value)]: name for name, value in self._model.named_parameters()}
         self._kept_layout = [[names[index] for index in one.parameters] for one in self.layout]
+        # The old memory has the old layout; ``reserve`` allocates it again.
         self._sums = None
         _restore_random_states(states, self._device)
 
@@ -311,6 +315,7 @@ class OrderedReduction:
         """
         if self._group is None or self._group.size == 1:
             return
+        # All waits come before any change: a group that is lost here leaves the state as it was.
         try:
             if self._lost is not None:
                 raise self._lost
@@ -354,6 +359,8 @@ class OrderedReduction:
         self._is_undoable = False
 
     def _before_forward(self, module: torch.nn.Module, inputs: object) -> None:
+        # Only the first forward pass of a step: a step may have several, and the later ones find
+        # buffers that the first has changed.
         if not self._is_undoable:
             self._boundary.copy_(self.buffers.gather())
             self._is_undoable = True
@@ -377,6 +384,8 @@ class OrderedReduction:
         self.reserve()
         assert self._sums is not None
         total = self._sums[index]
+        # Scaled before the sum, as stock DDP does: a division of the sum would give other bits. In
+        # other memory, so that the reducer's own stays intact if the group is lost.
         torch.mul(memory, self.weight / group.size, out=total)
         try:
             self._pending.append(group.all_reduce(total))
@@ -412,8 +421,9 @@ def _on_bucket_full(
     bucket: dist.GradBucket,  # type: ignore[name-defined]
 ) -> torch.futures.Future[torch.Tensor]:
     reduction = state()
-    assert reduction is not None, "who makes the backward pass holds it"
+    assert reduction is not None, "the caller of the backward pass holds it"
     reduction._reduce(bucket)
+    # Done at once: the reducer must never wait for another worker. ``finish`` does.
     done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
     done.set_result(bucket.buffer())
     return done

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+# Torch's own alignment of tensors on CPUs.
 ALIGNMENT_BYTES = 64
 
 

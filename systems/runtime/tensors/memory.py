@@ -1,7 +1,7 @@
 """Tensors as plain memory: flat views, bytes, and reading another process's memory.
 
-A receiver on the donor's host reads the donor's memory itself (``process_vm_readv``, the
-"cross-memory attach" of MPI libraries), so that the donor neither copies nor sends. This works on
+A receiver on the donor's host reads the donor's memory itself, by ``process_vm_readv`` (the
+"cross-memory attach" of MPI libraries). So the donor has nothing to copy or to send. This works on
 Linux only; where the kernel forbids it, the bytes go through the socket.
 """
 
@@ -18,6 +18,7 @@ from typing import ClassVar, TypeAlias
 import torch
 
 _PR_SET_PTRACER = 0x59616D61
+# Below the kernel's limit for one call (IOV_MAX, 1024).
 _MAX_VECTORS = 512
 
 Region: TypeAlias = tuple[int, int]
@@ -99,6 +100,7 @@ class ReadingPermission:
 
     def end(self) -> None:
         """End the permission. Safe to call twice."""
+        # Test and call under one lock: the end of this permission must not take a later one back.
         with self._lock:
             if ReadingPermission._valid is self:
                 ReadingPermission._valid = None
@@ -159,11 +161,14 @@ def _read(process: int, pairs: Sequence[tuple[int, int, int]]) -> None:
     call.restype = ctypes.c_ssize_t
     vectors = (ctypes.c_void_p, ctypes.c_ulong)
     call.argtypes = (ctypes.c_int, *vectors, *vectors, ctypes.c_ulong)
+    # Both lists are cut at the same places (``_pair``), so that the rest can be found from the
+    # count.
     count = call(process, here, len(pairs), there, len(pairs), 0)
     if count < 0:
         raise OSError(ctypes.get_errno(), "process_vm_readv")
     if count == wanted:
         return
+    # Without progress, reading the rest again would never end.
     if not count:
         raise OSError("process_vm_readv read nothing")
     # The kernel ends early at 2 GiB, and at an address that has gone: read the rest again.

@@ -82,6 +82,7 @@ class BatchAdapter:
             self._is_due = False
             self._choose()
         left = self._options.target_samples - consumed
+        # Every worker needs a sample.
         return max(self._num_workers, min(self._batch, left))
 
     def _choose(self) -> None:
@@ -120,11 +121,14 @@ class BatchAdapter:
     def observe(self, parameters: Sequence[torch.nn.Parameter], batch: int) -> None:
         """Take in a committed step, whose mean gradients the parameters hold now."""
         options = self._options
+        # Copies: the next backward pass writes over the gradients.
         now = [p.grad.detach().clone() for p in parameters if p.grad is not None]
         before, self._before = self._before, (batch, now)
         if before is None or before[0] != batch:
             return
         one, other, both = 0.0, 0.0, 0.0
+        # In the order of the parameters, on the same processors: all workers must get the same
+        # sums, to the last bit, since each chooses the batch by itself.
         for earlier, later in zip(before[1], now, strict=True):
             one += float((earlier * earlier).sum())
             other += float((later * later).sum())

@@ -70,6 +70,7 @@ def save(
             checkpoint is unchanged.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    # Eight digits: ``newest`` compares names as texts.
     manifest = folder / f"step-{at.step:08d}.json"
     try:
         _write(manifest, at, model, optimizer)
@@ -116,6 +117,7 @@ def _write(
     partial.write_text(json.dumps(entry), encoding="utf-8")
     _synchronise(partial)
     partial.replace(manifest)
+    # The new names are on disk only once the folder is.
     _synchronise_folder(manifest.parent)
 
 
@@ -213,6 +215,7 @@ def _fill(
             raise ValueError("its hyper-parameters name parameters")
         group.update(
             {
+                # JSON has made lists of tuples.
                 key: tuple(value) if isinstance(group.get(key), tuple) else value
                 for key, value in saved.items()
             }

@@ -1,7 +1,7 @@
 """Settings of a worker's process that make two runs give the same bits.
 
 Source: EasyScale (Li et al., SC '23), section 3.3: level D0 takes deterministic kernels and no
-search for the fastest, D2 kernels that do not depend on the type of the device.
+search for the fastest. D2 takes kernels that are the same on all types of devices.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ def make_deterministic(device: torch.device, num_threads: int, *, is_strict: boo
     """
     if device.type == "cuda" or num_threads > 1:
         torch.use_deterministic_algorithms(True, warn_only=not is_strict)
+        # Filling costs time, and only helps programs that read memory before they write it (torch's
+        # documentation).
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     if device.type == "cuda":
         torch.backends.cudnn.benchmark = False

@@ -37,8 +37,16 @@ class Recorder:
         device: torch.device,
         data: DataOrder,
     ) -> None:
-        """Hook the model, before it is wrapped, if any step is wanted. Args: ``wanted``: the steps
-        to record; the rest: parts of the job."""
+        """Hook the model itself, not its wrapper, if any step is wanted.
+
+        Args:
+            wanted: steps to record.
+            job_dir: folder of the job's logs.
+            model: model of the job.
+            optimizer: optimizer of the model.
+            device: device of the job.
+            data: order of the samples.
+        """
         self._wanted = wanted
         self._job_dir = job_dir
         self._model = model
@@ -182,6 +190,7 @@ class Recorder:
     def _write(self, worker: str, stage: Stage, found: Mapping[str, str]) -> None:
         if worker not in self._writers:
             path = self._job_dir / f"evidence-{worker}.jsonl"
+            # At once, so that a killed worker leaves all that it has recorded.
             self._writers[worker] = LineWriter(path, at_once=True)
         self._writers[worker].add({"step": self._step, "stage": stage.value, "found": found})
 

@@ -226,6 +226,7 @@ class Session:
             ValueError: the state is another job's.
             LayoutError: the gradient buckets are another job's.
         """
+        # Kept: if the buckets are not laid out yet, they are compared once they are.
         self._adopted_layout = values["layout"]
         self.check_layout()
         self.data_state = self.data.from_json(values["data"])
@@ -268,7 +269,9 @@ def import_workload(order: ProgramOrder) -> type:
 
 def build(order: ProgramOrder, workload_class: type) -> Program:
     """Build model and optimizer from scratch."""
+    # All settings before the model is built: its first values depend on threads and kernels.
     check_kernels()
+    # Otherwise glibc gives the end of the heap back, and takes it again, in every step.
     keep_heap()
     torch.set_num_threads(order.num_threads)
     device = choose_device(order.device, order.device_type)

@@ -72,12 +72,12 @@ def prepare(argv: Sequence[str]) -> int:
             )
             try:
                 _built[_identity(order)] = order, _built_by(order, recipe)
-            # its own job reports the error; the other programs are still built
+            # Its own job reports the error; the other programs are still built.
             except Exception as error:
                 told = f"{type(error).__name__}: {error}"
                 print(f"a standby cannot build {recipe.workload}: {told}", file=sys.stderr)
     if is_cuda:
-        # return the warm-up's memory, which workers on the device may need
+        # Return the warm-up's memory, which workers on the device may need.
         torch.cuda.empty_cache()
     return 0
 
@@ -104,7 +104,9 @@ def program_for(order: ProgramOrder, watch: Stopwatch, *, takes_state: bool) -> 
 
 def _take(order: ProgramOrder, *, takes_state: bool) -> Program | None:
     found = _built.get(_identity(order))
+    # Free the memory of programs that this worker does not train.
     _built.clear()
+    # A job that keeps its bits is built with stricter settings than a standby uses.
     if found is None or order.keeps_bits:
         return None
     is_whole = takes_state and not _has_more_than_state(found[1].model)

@@ -100,6 +100,7 @@ class Trainer:
     def fetch(self, plan: Plan) -> Batch:
         """Return the batch like ``batch``, but leave the samples where they were fetched."""
         session = self.session
+        # At the beginning of every step, as docs/bits.md specifies (``per_step``).
         seed_all(step_seed(session.seed, session.step, self.rank), session.device)
         return session.prefetcher.batch(plan, (self.rank,), self.global_batch)
 
@@ -138,6 +139,8 @@ class Trainer:
         self._loss = loss.detach()
         self._mark.now(WorkerPhase.BACKWARD)
         try:
+            # After the forward pass, which changes the buffers. Their broadcast overlaps with the
+            # backward pass.
             reduction.begin()
             if on_losses is not None:
                 on_losses(self.losses)
@@ -158,6 +161,8 @@ class Trainer:
             self._set_batch(session.adapter.batch(session.step, session.data_state.consumed))
         plan = self.plan()
         assert self._samples is not None
+        # Before the step is computed, so that no consumed sample is missing from the log if this
+        # worker dies. ``generations.jsonl`` says which lines are of lost steps.
         self._samples.add(session.step + 1, plan)
         session.optimizer.zero_grad(set_to_none=True)
         return plan
@@ -219,7 +224,9 @@ class Trainer:
         self._plan = None
         self._mark.now(WorkerPhase.UPDATE)
         before = session.data_state.consumed
+        # Before ``observe`` changes it: a donor has logged this value for the same update.
         rate_batch = self.rate_batch
+        # Before the update, which may change the gradients in place.
         if session.adapter is not None:
             session.adapter.observe(parameters_of(session.optimizer), self.global_batch)
         if updates:
