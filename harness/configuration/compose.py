@@ -150,7 +150,7 @@ def _parsed(parser: OverridesParser, word: str, sweeping: bool) -> tuple[Overrid
 
 
 def value_of(word: str) -> Any:
-    """Return the value of an override that ``understand`` has accepted."""
+    """Return the value of an override that ``parse_overrides`` has accepted."""
     return _parsed(OverridesParser.create(), word, sweeping=False)[0].value()
 
 

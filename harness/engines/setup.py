@@ -36,6 +36,7 @@ class EngineSetup:
     scaling: Literal["strong", "weak", "adaptive"] = "strong"
     repetition: int = 0
     """Number of the trial among the runs of this configuration and seed."""
+    run_id: str = ""
     events: tuple[TraceEvent, ...] = ()
     """Events of the trace other than submissions, in their order; the engine carries them out."""
 

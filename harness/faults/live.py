@@ -44,13 +44,21 @@ class LiveWithFaults(Live):
         return FaultyLiveEngine(self, setup)
 
 
+def fault_seed(setup: EngineSetup) -> str:
+    """Return the seed of a run's faults. It is the same in every run of one configuration.
+
+    Committed records were drawn with this prefix, which was a part of the scratch folder's name.
+    The name itself also has the process id, so that faults would differ from run to run.
+    """
+    return f"{setup.seed} .partial-{setup.run_id}"
+
+
 class FaultyLiveEngine(LiveEngine):
     """Live engine that records the faults it injected."""
 
     def __init__(self, options: LiveWithFaults, setup: EngineSetup) -> None:
         self._watched = launcher = WatchedLauncher(setup.launcher)
-        seed = f"{setup.seed} {setup.run_dir.name.rpartition('-')[0]}"
-        self._faulty = FaultyBackend(setup.backend, launcher, options.faults, seed)
+        self._faulty = FaultyBackend(setup.backend, launcher, options.faults, fault_seed(setup))
         changed: dict[str, Any] = {"launcher": launcher, "backend": self._faulty}
         self._stress = BusyProcesses(options.stress_processes)
         super().__init__(options, replace(setup, **changed))

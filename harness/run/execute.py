@@ -69,7 +69,7 @@ def execute(
             writer
         )  # the engine is closed even if a signal arrives while the block is entered
         writer.__enter__()
-        setup = dataclasses.replace(planned.setup, run_dir=writer.path)
+        setup = dataclasses.replace(planned.setup, run_dir=writer.path, run_id=planned.run_id)
         engine = planned.engine.open(setup)
         try:
             records = replay(

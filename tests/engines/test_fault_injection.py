@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,11 @@ from harness.contracts.process import Exit
 from harness.contracts.training_order import TrainingOrder
 from harness.contracts.workload import WorkloadSpec
 from harness.faults.busy import BusyProcesses
-from harness.faults.live import LiveWithFaults
+from harness.faults.live import LiveWithFaults, fault_seed
 from harness.faults.plan import FaultPlan
 from tests.engines.fault_worlds import Spec, World, make_world, plan
-from tests.replay.worlds import job
+from tests.engines.setups import setup
+from tests.replay.worlds import job, profile
 
 
 @pytest.fixture
@@ -36,6 +38,13 @@ def made() -> Any:
     yield make
     for world in worlds:
         world.backend.close()
+
+
+def test_faults_are_drawn_from_the_run_and_not_from_its_process() -> None:
+    own = replace(setup(profile()), run_id="run-1", run_dir=Path(".partial-run-1-12-host"))
+    again = replace(own, run_dir=Path(".partial-run-1-4321-a-host"))
+    assert fault_seed(own) == fault_seed(again) == "0 .partial-run-1"
+    assert fault_seed(replace(own, run_id="run-2")) != fault_seed(own)
 
 
 def marks_of(world: World) -> Path:
