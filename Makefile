@@ -64,10 +64,11 @@ report: $(INSTALLED) ## Draw every figure and verdict from results/reference/
 ui: $(INSTALLED) ## Open MLflow on the embedded store
 	@$(PY) -m harness.tracking ui
 
-check: $(INSTALLED) ## Lint, format, import rules, types
+check: $(INSTALLED) ## Lint, format, import rules, words, types
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 	@$(VENV)/bin/lint-imports --no-logo --no-cache
+	@$(PY) -m tests.words
 	@$(PY) -m mypy
 
 wheelhouse: $(PY) ## Download every wheel of requirements.lock, for machines without a network

@@ -341,7 +341,7 @@ def _run_many(arguments: Arguments, argv: list[str]) -> int:
 def _label_problems(
     words: Sequence[str], swept: Mapping[str, Any], *, of_study: bool
 ) -> list[Problem]:
-    """Return what is wrong with the label that a command gives its sweep."""
+    """Return the mistakes in the label that a command gives its sweep."""
     if _LABEL in swept:
         return [Problem(_LABEL, "has several values", "give the sweep one label")]
     label = _label(words)

@@ -102,7 +102,7 @@ class Cluster:
         return tuple(sorted({slot.device_type for slot in self.slots}))
 
     def num_hosts_of(self, slots: Sequence[int]) -> int:
-        """Return the number of hosts on which the given slots lie."""
+        """Return the number of hosts with any of the given slots."""
         return len({self.host_of[slot] for slot in slots})
 
     def unshared(self) -> Cluster:
@@ -122,7 +122,7 @@ class Cluster:
 
 
 MOST_CORES = 1_000_000
-"""Most cores over all slots of a cluster; a slot without cores of its own counts as one."""
+"""Largest number of cores over all slots of a cluster; a slot without cores counts as one."""
 
 
 def uniform_cluster(
@@ -148,7 +148,7 @@ def uniform_cluster(
     slots of a device are then pinned to the same cores.
 
     Raises:
-        ValueError: all contradictions at once, one a line, each with its way out.
+        ValueError: all contradictions at once, one line each, with the way out.
     """
     problems = [
         f"{field} is {value}; it must be at least 1"
@@ -252,8 +252,8 @@ def joined_cluster(
 ) -> Cluster:
     """Return one cluster with the hosts of several, in their order, to combine device types.
 
-    Hosts, slots and racks are numbered on; no rack spans two parts. Bandwidths are those given,
-    because the bandwidths of the parts may differ.
+    Hosts, slots and racks are numbered consecutively over the parts; no rack spans two parts. The
+    bandwidths must be given, because those of the parts may differ.
 
     Raises:
         ValueError: there are no parts, or their devices are shared differently.

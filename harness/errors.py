@@ -21,7 +21,7 @@ class Problem:
     place: str
     """Place of the mistake: a key of the configuration, a file and row, an argument."""
     fact: str
-    """Description of what is wrong there."""
+    """Description of the mistake."""
     hint: str = ""
     """Advice on how to correct it."""
 

@@ -86,7 +86,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     show = commands.add_parser("show", help="print a profile's provenance, curves and costs")
     show.add_argument("profile", help="name of a shipped profile, or path of a YAML file")
-    lint = commands.add_parser("lint", help="check profile files; tells all mistakes at once")
+    lint = commands.add_parser("lint", help="check profile files; reports all mistakes at once")
     lint.add_argument("files", nargs="+", metavar="FILE", help="path of a YAML file")
     add_measure(commands)
     return parser
@@ -165,7 +165,7 @@ def add_measure(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     measure.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="override of every run"
     )
-    measure.add_argument("--dry", action="store_true", help="say what would run; start nothing")
+    measure.add_argument("--dry", action="store_true", help="print the plan; start nothing")
 
 
 def measure_profile(options: argparse.Namespace) -> int:

@@ -1,7 +1,7 @@
 """Command ``python -m harness.reference study=NAME``: copies a study's finished runs to the
 reference.
 
-The copies lie in ``results/reference/<hardware>/<study>/<run id>/`` and are ordinary runs, without
+The copies are in ``results/reference/<hardware>/<study>/<run id>/`` and are ordinary runs, without
 the logs and checkpoints of their jobs. With ``--slim`` the configuration is compressed and large
 tables are left out. The manifest of such a copy lists them (``left_out``), and all readers report
 it. With ``--packed`` the study's folder becomes one file (``archive.py``). It then stays one file
@@ -332,7 +332,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"{copy.to.name}: without {listed}")
     if others:
         print(
-            f"{len(others)} other runs lie there too, such as {others[0]}: remove them if an "
+            f"{len(others)} other runs are there too, such as {others[0]}: remove them if an "
             "earlier version of the study made them"
         )
     there = f", {num_there} were there" if num_there else ""

@@ -106,7 +106,7 @@ def candidates(label: str, results: Sequence[Path], metric: str) -> list[Candida
 
 
 def _trial(config: Mapping[str, Any]) -> tuple[str, Any, Any]:
-    """Return what identifies a run, without the contents of its files."""
+    """Return the values that identify a run, without the contents of its files."""
     return options_text(config), config.get("seed"), config.get("repetition")
 
 
@@ -148,8 +148,13 @@ def choose(found: Sequence[Candidate], metric: str) -> dict[str, Candidate]:
         listed = ", ".join(f"{name} {len(own)}" for name, own in budgets.items())
         fact = f"schedulers have different numbers of points: {listed}"
         raise UserError(
-            [Problem("budget", fact, "give every scheduler the same number, or all settings of "
-                                     "its switches")]
+            [
+                Problem(
+                    "budget",
+                    fact,
+                    "give every scheduler the same number, or all settings of its switches",
+                )
+            ]
         )
     if len({frozenset(candidate.values) for candidate in found}) > 1:
         fact = "candidates were not run on the same inputs"
@@ -195,7 +200,9 @@ def main(argv: Sequence[str] | None = None) -> int:
                 raise UserError([Problem(word, "is no argument", f"write {key}=NAME")])
         metric = words["metric"]
         if metric not in METRICS:
-            raise UserError([Problem(f"metric={metric}", "cannot be used for a choice", known(METRICS))])
+            raise UserError(
+                [Problem(f"metric={metric}", "cannot be used for a choice", known(METRICS))]
+            )
         found = candidates(words["study"], options.results or RESULT_DIRS, metric)
         chosen = choose(found, metric)
         written = options.into and write_into(

@@ -247,12 +247,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("dir", nargs="*", type=Path, help="folders of results (default: results/)")
     parser.add_argument(
-        "--division", choices=("closed", "open"), help="check that the runs together can be in "
-                                                       "this division"
+        "--division",
+        choices=("closed", "open"),
+        help="check that the runs together can be in this division",
     )
     parser.add_argument(
         "--study", metavar="NAME",
-        help="with --division closed: the shipped study (default: what the manifests say)",
+        help="with --division closed: the shipped study (default: the study in the manifests)",
     )  # fmt: skip
     parser.add_argument(
         "--brief", action="store_true", help="only count the runs that were copied without tables"

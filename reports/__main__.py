@@ -111,7 +111,9 @@ def _draw_site(
         return 0
     lines = [*kept.changes(path, verdicts)] if path is not None and path.is_file() else []
     if lines:
-        print("Verdicts that differ from the accepted verdicts:", *lines, sep="\n  ", file=sys.stderr)
+        print(
+            "Verdicts that differ from the accepted verdicts:", *lines, sep="\n  ", file=sys.stderr
+        )
         print("Check them; then accept them with --accept.", file=sys.stderr)
     return 1 if lines else 0
 
@@ -148,8 +150,9 @@ def _say(drawn: int, runs: Sequence[ReportRun], began: float, out: Path) -> None
     copied = sum(not run.is_drawable for run in runs)
     if copied:
         were = "run was" if copied == 1 else "runs were"
-        print(f"{copied} {were} copied without tables, so missing in figures that need these "
-              "tables")
+        print(
+            f"{copied} {were} copied without tables, so missing in figures that need these tables"
+        )
     seconds = time.perf_counter() - began
     figures, of = _counted(drawn, "figure"), _counted(len(runs), "run")
     print(f"{figures} of {of} in {seconds:.1f} s: {out / 'index.html'}")

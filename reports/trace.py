@@ -95,7 +95,7 @@ def _in_use(
     trace: Trace,
     cluster: Cluster | None,
 ) -> None:
-    axis.set_title("Slots in use if nobody waited")
+    axis.set_title("Slots in use if no job waited")
     if not len(arrivals):
         axis.text(0.5, 0.5, "durations are not known", ha="center", transform=axis.transAxes)
         axis.set_axis_off()
@@ -136,7 +136,7 @@ def _in_use(
 
 
 def _steps(times: Floats, changes: Floats) -> tuple[Floats, Floats]:
-    """Return the times at which a sum of changes moves, and its values from then on."""
+    """Return the times at which a sum of changes varies, and its values from then on."""
     order = np.argsort(times, kind="stable")
     return times[order], np.cumsum(changes[order])
 
@@ -220,9 +220,15 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("trace", metavar="NAME_OR_FILE", help="as for python -m harness.trace show")
     parser.add_argument("--cluster", metavar="NAME", help="its slots are drawn as a line")
-    parser.add_argument("--profile", metavar="NAME", help="for traces whose work is recomputed")
-    parser.add_argument("--seed", type=seed, default=0, help="of transforms that draw numbers (0)")
-    parser.add_argument("--raw", action="store_true", help="the file alone: no transforms")
+    parser.add_argument(
+        "--profile", metavar="NAME", help="throughputs, for traces whose work is recomputed"
+    )
+    parser.add_argument(
+        "--seed", type=seed, default=0, help="seed of transforms that draw numbers (0)"
+    )
+    parser.add_argument(
+        "--raw", action="store_true", help="draw the file alone, without transforms"
+    )
     parser.add_argument(
         "--out", type=Path, metavar="FILE", help="svg, png or pdf (default: the trace's name.svg)"
     )

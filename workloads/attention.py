@@ -1,4 +1,4 @@
-"""The network of the Transformer workload: encoder, decoder, one shared table of words."""
+"""Network of the Transformer workload: encoder, decoder and one shared table of words."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def _positions(length: int, width: int) -> torch.Tensor:
 class TranslationModel(nn.Module):
     """Transformer (Vaswani et al. 2017) around ``torch.nn.Transformer``.
 
-    Source words, target words and the output layer share one table, as in section 3.4 there. All
-    sentences of a batch have one length, so padding is not needed.
+    Source words, target words and the output layer share one table, as in section 3.4 of the paper.
+    All sentences of a batch have one length, so padding is not needed.
     """
 
     def __init__(

@@ -25,7 +25,7 @@ class Found:
 
 
 def overlaps(boxes: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
-    """Return the intersection over union of every box (n, 4) with every other (m, 4); (n, m).
+    """Return the intersection over union, (n, m), of every box in (n, 4) with every box in (m, 4).
 
     Boxes are centre and size; leading dimensions broadcast.
     """
@@ -43,7 +43,7 @@ def overlaps(boxes: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
 
 
 def strongest(boxes: torch.Tensor, scores: torch.Tensor) -> list[int]:
-    """Return the indices of the boxes that no stronger one overlaps too much, strongest first."""
+    """Return the indices of boxes that overlap no stronger box too much, strongest first."""
     order = scores.argsort(descending=True, stable=True)
     order = order[scores[order] >= _LEAST_SCORE][:_MOST_BOXES]
     hides = (overlaps(boxes[order], boxes[order]) > _SUPPRESS_IOU).numpy()

@@ -1,4 +1,4 @@
-"""The network of YOLOv3: a residual backbone and outputs at three scales."""
+"""Network of YOLOv3: a residual backbone and outputs at three scales."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class YoloV3Network(nn.Module):
     Args:
         width: channels of the first layer; 32 is the paper's.
         repeats: residual blocks of the five stages; the paper's are 1, 2, 8, 8, 4.
-        num_classes: kinds of things.
+        num_classes: number of classes of objects.
     """
 
     def __init__(self, width: int, repeats: Sequence[int], num_classes: int) -> None:

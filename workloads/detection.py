@@ -1,4 +1,4 @@
-"""YOLOv3: detection of things in pictures, with their boxes and classes."""
+"""YOLOv3: detection of objects in pictures, with their boxes and classes."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ _ANCHORS = (
     ((30, 61), (62, 45), (59, 119)),
     ((10, 13), (16, 30), (33, 23)),
 )
-"""Sizes of the anchors in pixels of the paper's pictures, coarse scale to fine (section 2.3)."""
+"""Sizes of the anchors, in pixels of the paper's pictures, from coarse to fine scale (section
+2.3)."""
 _ANCHOR_SIDE = 416
 _IGNORED_IOU = 0.5
-"""Overlap above which a prediction without a thing of its own does not count as wrong."""
+"""Overlap with an object above which a prediction that is not matched to it does not count as
+wrong."""
 _MOST_GROWTH = 4.0
 """Largest logarithm of a box's size over its anchor's."""
 
@@ -114,7 +116,7 @@ def _anchors(scale: int | None, like: torch.Tensor) -> torch.Tensor:
 
 
 def _best_anchors(boxes: torch.Tensor) -> torch.Tensor:
-    """Return which of the nine anchors fits the shape of each thing best; (n, things)."""
+    """Return the index, of nine anchors, that fits the shape of each object best; (n, things)."""
     sizes = torch.cat([torch.zeros_like(boxes[..., 2:]), boxes[..., 2:]], dim=-1)
     anchors = _anchors(None, boxes)
     anchors = torch.cat([torch.zeros_like(anchors), anchors], dim=-1)

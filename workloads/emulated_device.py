@@ -1,8 +1,8 @@
-"""Emulation of a device that takes time but no core, for more workers than there are cores.
+"""Emulation of a device that takes time but no core, so that there can be more workers than cores.
 
 A workload with an emulated device waits for a given time for each sample. It waits in slices, each
-timed from its own start. A process that is stopped now and then therefore falls behind, as a
-computing one does. After a single long wait it would end on time in spite of the stops.
+timed from its own start. A process that is stopped now and then therefore falls behind, like a
+process that computes. With a single long wait it would end on time in spite of the stops.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class GPT2Size:
     length: int
     """Words of a text."""
     positions: int
-    """Longest text the model is built for."""
+    """Longest text that the model can process."""
     num_samples: int
     """Samples of the synthetic set."""
     recipe: Recipe
@@ -110,7 +110,8 @@ class GPT2(SizedWorkload[GPT2Size]):
 
 
 def _word_losses(scores: torch.Tensor, batch: Batch) -> torch.Tensor:
-    """Return the cross entropy of every word that counts, 0 for the others; (n, length), nats."""
+    """Return the cross entropy of every word that counts, and 0 for others; (n, length), in
+    nats."""
     each = torch.nn.functional.cross_entropy(
         scores.transpose(1, 2), batch["label"], reduction="none"
     )

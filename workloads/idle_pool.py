@@ -13,7 +13,8 @@ from torch import nn
 
 
 def without_idle_pool(network: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
-    """Return a builder like ``network``, one of torchvision's, for pictures of 224x224 alone."""
+    """Return a builder like torchvision's ``network``, but without the pooling layer and only for
+    pictures of 224x224."""
 
     def build(*, num_classes: int) -> nn.Module:
         model = network(num_classes=num_classes)

@@ -1,4 +1,4 @@
-"""Image classification without the network and its numbers, which subclasses add."""
+"""Base of image classification; subclasses add the network and its numbers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ IMAGENET = (1_281_167, 1_000)
 def image_sizes(
     *, tiny: tuple[int, Recipe], small: tuple[int, Recipe], paper: Recipe, paper_side: int = 224
 ) -> dict[str, ImageSize]:
-    """Return the three sizes; tiny and small, for pictures of 32x32, by their width and recipe."""
+    """Return the three sizes: ``paper``, and ``tiny`` and ``small`` for pictures of 32x32 with
+    these widths and recipes."""
     return {
         "tiny": ImageSize(tiny[0], 32, (8_192, 10), tiny[1]),
         "small": ImageSize(small[0], 32, CIFAR10, small[1]),

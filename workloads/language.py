@@ -21,7 +21,7 @@ from workloads.training import Recipe, evaluate_classifier
 
 @dataclass(frozen=True, slots=True)
 class BertSize:
-    """One size of BERT: Devlin et al. 2019; the smaller ones are Turc et al. 2019."""
+    """One size of BERT, from Devlin et al. 2019; smaller sizes are from Turc et al. 2019."""
 
     num_layers: int
     width: int

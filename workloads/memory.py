@@ -1,8 +1,8 @@
-"""Measures what one worker of a workload needs: ``python -m workloads.memory CLASS [OPTIONS]``.
+"""Memory that one worker of a workload needs: ``python -m workloads.memory CLASS [OPTIONS]``.
 
 For example ``python -m workloads.memory workloads.vision.ResNet50 size=tiny``. The number goes into
-``memory_bytes_per_worker`` of the workload's entry in ``configs/workload/``, where a live run looks
-up whether its workers fit into the machine before it starts any.
+``memory_bytes_per_worker`` of the workload's entry in ``configs/workload/``, where a live run
+checks whether its workers fit into the machine before it starts any.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ _STEPS = 3
 def peak_bytes(workload: Workload, batch: int) -> int:
     """Return the peak resident memory of this process after a few training steps, bytes.
 
-    It counts everything that the process ever held, libraries included, so measure one workload per
-    process. Gradient synchronisation between workers needs about one more copy of the gradients.
+    The peak includes everything that the process has held, and libraries, so measure one workload
+    per process. Gradient synchronisation between workers needs about one more copy of the
+    gradients.
     """
     model = workload.build_model(seed=0)
     optimizer = workload.build_optimizer(model)
@@ -52,8 +53,10 @@ def main(argv: list[str] | None = None) -> int:
     """Build the workload of the command line, train it, and print its peak memory."""
     parser = argparse.ArgumentParser(prog="python -m workloads.memory", description=__doc__)
     parser.add_argument("target", help="class of the workload: package.module.Class")
-    parser.add_argument("options", nargs="*", help="its options, as NAME=VALUE")
-    parser.add_argument("--batch", type=int, default=32, help="samples per worker and step (32)")
+    parser.add_argument("options", nargs="*", help="options of the workload, as NAME=VALUE")
+    parser.add_argument(
+        "--batch", type=int, default=32, help="number of samples per worker and step (32)"
+    )
     arguments = parser.parse_args(argv)
     try:
         options = dict(_parsed(option) for option in arguments.options)

@@ -31,7 +31,7 @@ def _load_compiled() -> None:
         return
     try:
         torch.ops.load_library(library.origin)  # type: ignore[no-untyped-call]
-    except OSError:  # built for another torch, the case for which this module exists
+    except OSError:  # built for another torch: this module exists for that case
         return
 
 
@@ -50,4 +50,5 @@ def declare_missing() -> tuple[torch.library.Library, tuple[str, ...]]:
 
 
 LIBRARY, DECLARED = declare_missing()
-"""Owner of the declarations, which end with it, and the names that had to be declared."""
+"""Library that owns the declarations, and the names that had to be declared. The declarations end
+with the library."""

@@ -10,7 +10,8 @@ from workloads.training import Recipe
 
 @dataclass(frozen=True, slots=True)
 class Overrides:
-    """Changes of a workload's recipe and evaluation by a configuration; None: the size's own."""
+    """Changes of a workload's recipe and evaluation by a configuration; None: the value of the
+    size."""
 
     learning_rate: float | None = None
     warmup_steps: int | None = None

@@ -1,6 +1,6 @@
 """VGG11 with BatchNorm, VGG19 and AlexNet: chains of convolutions and a head of linear layers.
 
-Because of their heads they have many gradients to send for their amount of computation.
+Because of their heads they have many gradients to send relative to their computation.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""BERT and ELECTRA for question answering: the first and the last token of an answer in a text."""
+"""BERT and ELECTRA for question answering: they find the first and last token of an answer in a
+text."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ class SpanSize:
     """Samples of the synthetic set."""
     recipe: Recipe
     embedding: int
-    """Width of the table of words; equal to ``width``, except for ELECTRA."""
+    """Width of the word embeddings; equal to ``width``, except for ELECTRA."""
 
 
 def _scores(model: torch.nn.Module, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
@@ -50,7 +51,7 @@ def _scores(model: torch.nn.Module, batch: Batch) -> tuple[torch.Tensor, torch.T
 
 
 class _SpanWorkload(SizedWorkload[SpanSize]):
-    """Question answering without the network: data, loss, optimizer and evaluation."""
+    """Base of question answering without the network: data, loss, optimizer and evaluation."""
 
     data_sets = NEEDS_ROOT
 

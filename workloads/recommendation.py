@@ -1,4 +1,5 @@
-"""NeuMF: recommendation of items to users, with large tables of which a step uses a small part."""
+"""NeuMF: recommendation of items to users. It has large tables, of which a step uses a small
+part."""
 
 from __future__ import annotations
 
@@ -96,7 +97,7 @@ class NeuMF(SizedWorkload[NeuMFSize]):
         return torch.nn.functional.binary_cross_entropy_with_logits(scores, batch["label"])
 
     def evaluate(self, model: torch.nn.Module) -> dict[str, float]:
-        """Return the hit ratio at ten and the gain of the held-out item, ranked among a hundred.
+        """Return the hit ratio at ten and the discounted gain of the held-out item among a hundred.
 
         Source: HR@10 and NDCG@10 of He et al., section 4.1.
         """

@@ -17,7 +17,7 @@ _REPEATS = (4, 8, 4)
 class ShuffleNetV2(ImageWorkload):
     """ShuffleNetV2 x1.0: Ma et al., ECCV '18.
 
-    For pictures of 32x32 the first pooling is left out; ``width`` is that of the first stage.
+    For pictures of 32x32 the first pooling is left out; ``width`` is the width of the first stage.
     """
 
     name = "shufflenetv2"

@@ -54,19 +54,19 @@ class SizedWorkload(ABC, Generic[SizeT]):
         Args:
             size: one of ``sizes``.
             data: one of ``data_sets``; None: the first.
-            root: folder of the files, for the data sets that read some.
+            root: folder of the files, for the data sets that read files.
             data_seed: seed of synthetic samples, a split and augmentation; not of training.
-            augment: vary every training sample from epoch to epoch, as is usual for its kind
-                of data.
-            learning_rate: at the reference batch; None: the size's own.
-            warmup_steps: None: the size's own.
+            augment: vary every training sample from epoch to epoch, as is usual for its kind of
+                data.
+            learning_rate: learning rate at the reference batch; None: the value of the size.
+            warmup_steps: steps of the warm-up; None: the value of the size.
             evaluation_samples: evaluate on this many held-out samples only; None: all.
-            gamma: factor on the learning rate each time ``decay_epochs`` have been trained;
-                None: the rate does not decay.
-            decay_epochs: given with ``gamma``.
+            gamma: factor on the learning rate each time ``decay_epochs`` have been trained; None:
+                the rate does not decay.
+            decay_epochs: epochs between two decays; given with ``gamma``.
 
         Raises:
-            ValueError: options are out of range; all of them, one a line.
+            ValueError: options are out of range; the text has one line for each.
             DataError: files are missing or malformed.
         """
         data = next(iter(self.data_sets)) if data is None else data
@@ -89,7 +89,7 @@ class SizedWorkload(ABC, Generic[SizeT]):
         self.num_samples = len(self._data.train)
 
     def _problems(self) -> list[str]:
-        """Return the mistakes of a subclass's own options, one a line."""
+        """Return the mistakes in a subclass's own options, one line for each."""
         return []
 
     @abstractmethod
@@ -118,10 +118,10 @@ class SizedWorkload(ABC, Generic[SizeT]):
             return self._build()
 
     def samples(self, ids: Sequence[int], epochs: Sequence[int] | None = None) -> Batch:
-        """Return the samples with these ids; with augmentation, as each is in the epoch given.
+        """Return the samples with these ids, varied for the given epoch if augmentation is on.
 
         Raises:
-            IndexError: an id outside 0..num_samples-1.
+            IndexError: an id is outside 0..num_samples-1.
         """
         batch = self._data.train.samples(ids)
         if not self._augment or epochs is None:
@@ -136,6 +136,7 @@ class SizedWorkload(ABC, Generic[SizeT]):
         step: int,
         samples: int | None = None,
     ) -> None:
-        """Make one step at the learning rate of this global batch, step (from 0) and epoch."""
+        """Make one optimizer step with the learning rate for this global batch, step (from 0) and
+        epoch."""
         consumed = step * global_batch if samples is None else samples
         self._recipe.update(optimizer, global_batch, step, consumed / self.num_samples)

@@ -1,4 +1,4 @@
-"""InceptionV3 for pictures of 32x32, at any width: the paper's blocks, in a table.
+"""InceptionV3 for pictures of 32x32, at any width, built of the paper's blocks.
 
 Its stages see 8x8, 4x4 and 2x2 pixels in place of 35x35, 17x17 and 8x8. BatchNorm and ReLU follow
 every convolution. There is no auxiliary classifier.
@@ -97,7 +97,7 @@ class _Builder:
         self._width = width
 
     def scaled(self, channels: int) -> int:
-        """Return a number of the paper's channels, scaled to this width."""
+        """Scale a number of channels of the paper to this width."""
         return max(1, channels * self._width // _STEM)
 
     def figure5(self, pooled: int) -> nn.Module:

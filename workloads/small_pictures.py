@@ -136,7 +136,7 @@ def vgg11_bn(width: int, num_classes: int) -> nn.Module:
 
 
 def vgg16(width: int, num_classes: int) -> nn.Module:
-    """Return VGG16 (Simonyan and Zisserman 2015) whose two hidden layers are 8 widths wide.
+    """Return VGG16 (Simonyan and Zisserman 2015) with two hidden layers of 8 * ``width`` units.
 
     Its dropout is 0.2; the paper's 0.5 is for hidden layers of 4,096.
 
@@ -156,8 +156,8 @@ def alexnet(width: int, num_classes: int) -> nn.Module:
     """Return AlexNet (Krizhevsky 2014, in torchvision's widths) with 3x3 kernels throughout.
 
     Args:
-        width: channels of the first layer; torchvision's is 64. The hidden layers have 16 widths;
-            torchvision's have 4,096.
+        width: channels of the first layer; torchvision's is 64. The hidden layers have 16 *
+            ``width`` units; torchvision's have 4,096.
         num_classes: outputs.
     """
 

@@ -88,7 +88,7 @@ class DeepSpeech2(SizedWorkload[SpeechSize]):
     """Speech to letters with CTC: Amodei et al., ICML '16, without a language model.
 
     Size ``paper`` has its two-dimensional convolutions with 32 channels and seven recurrent layers
-    of 800. Differs: GRUs of plain layers, each with BatchNorm before it; 11 x 11 kernels.
+    of 800. Differs: plain GRU layers, each with BatchNorm before it; 11 x 11 kernels.
     """
 
     name = "deepspeech2"
@@ -165,7 +165,7 @@ def _losses(chances: torch.Tensor, batch: Batch) -> torch.Tensor:
 
 
 def _collapsed(best: torch.Tensor) -> list[int]:
-    """Return the letters of a path, with repetitions merged and blanks removed."""
+    """Return the letters of a CTC path, with repetitions merged and blanks removed."""
     found = torch.unique_consecutive(best)
     letters: list[int] = found[found != _BLANK].tolist()
     return letters

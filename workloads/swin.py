@@ -18,7 +18,7 @@ _HEADS = (3, 6, 12, 24)
 class SwinT(ImageWorkload):
     """Swin-T: Liu et al., ICCV '21.
 
-    For pictures of 32x32, patches are 2x2 and windows 4x4; ``width`` is that of the embedding.
+    For pictures of 32x32, patches are 2x2 and windows 4x4; ``width`` is the width of the embedding.
     """
 
     name = "swin_t"

@@ -20,7 +20,7 @@ from workloads.training import Recipe, evaluate_classifier
 
 @dataclass(frozen=True, slots=True)
 class ToySize:
-    """The only size."""
+    """Size of the toy network; there is only one."""
 
     recipe: Recipe
 
@@ -58,20 +58,20 @@ class Toy(SizedWorkload[ToySize]):
         Args:
             size: ``tiny``.
             data: ``digits``.
-            root: for data sets with files, of which there is none.
+            root: None, because no data set of this workload reads files.
             data_seed: seed of the digits' split and of augmentation; not of training.
             augment: move every digit a little, differently in every epoch.
-            hidden: hidden units: 75 parameters each, so this sets the size of the state.
+            hidden: number of hidden units, of 75 parameters each; it sets the size of the state.
             sample_s: seconds that an emulated device takes for each sample of a loss; 0: none.
-            learning_rate: at the reference batch; None: the size's own.
-            warmup_steps: None: the size's own.
+            learning_rate: learning rate at the reference batch; None: the value of the size.
+            warmup_steps: steps of the warm-up; None: the value of the size.
             evaluation_samples: evaluate on this many held-out samples only; None: all.
-            gamma: factor on the learning rate each time ``decay_epochs`` have been trained;
-                None: the rate does not decay.
-            decay_epochs: given with ``gamma``.
+            gamma: factor on the learning rate each time ``decay_epochs`` have been trained; None:
+                the rate does not decay.
+            decay_epochs: epochs between two decays; given with ``gamma``.
 
         Raises:
-            ValueError: options are out of range; all of them, one a line.
+            ValueError: options are out of range; the text has one line for each.
             DataError: scikit-learn's digits are not in their usual place.
         """
         self._hidden = hidden

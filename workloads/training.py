@@ -14,12 +14,12 @@ from workloads.data.base import SampleSet
 
 _EVALUATION_BATCH = 64
 MOST_CLASSES = 100
-"""Most classes for which the accuracy of each class is reported."""
+"""Largest number of classes for which the accuracy of each class is reported."""
 
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Draw from torch's CPU generator as from a fresh one seeded with ``seed``.
+    """Seed torch's CPU generator with ``seed`` within the block.
 
     The generator's state is restored afterwards. Generators of accelerators are not touched,
     because models are built on the CPU.
@@ -116,15 +116,16 @@ def evaluate_classifier(
 
     Args:
         model: the model, wrapped or not, on any device.
-        logits: its scores, one row per item, to be compared with ``batch["label"]``. An item is
-            anything with a label, such as an image or a token of a translation.
+        logits: function that returns the model's scores, one row per item, for comparison with
+            ``batch["label"]``. An item is anything with a label, such as an image or a token of a
+            translation.
         held_out: the samples, never trained on.
         num_samples: only this many of them, from the first; None: all.
         num_classes: number of labels, to report the accuracy of each; it is not reported for 0, or
             for more than ``MOST_CLASSES``.
 
     Returns:
-        ``accuracy`` (share of items whose best score is the label's), ``loss`` (nats),
+        ``accuracy`` (share of items whose best score is that of the label), ``loss`` (nats),
         ``evaluated_samples``, and ``accuracy_class_LABEL`` of the labels that occur.
     """
     num_items, num_right, loss, total = 0, 0, 0.0, 0

@@ -45,7 +45,7 @@ class Transformer(SizedWorkload[TransformerSize]):
     Size ``paper`` is their base model with 37,000 words. Size ``edl`` has the 24 MB of the model in
     EDL's table 2, whose shape is not stated. Differs: sentences of one length, and a constant
     learning rate after the warm-up. The paper's rate falls with the root of the step; a constant
-    one suits jobs of any length.
+    rate suits jobs of any length.
     """
 
     name = "transformer"

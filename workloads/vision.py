@@ -1,7 +1,7 @@
 """ResNet50 and VGG16: image classification.
 
-Sizes ``tiny`` and ``small`` are for pictures of 32x32, at a quarter of the papers' width and
-at all of it (``small_pictures.py``). Size ``paper`` is torchvision's own model at 224x224.
+Sizes ``tiny`` and ``small`` are for pictures of 32x32, at a quarter of the papers' width and at
+full width (``small_pictures.py``). Size ``paper`` is torchvision's own model at 224x224.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class Wide(Toy):
         """Open the data; the model is built later.
 
         Args:
-            state_bytes: of parameters and optimizer state together, rounded down to units.
+            state_bytes: bytes of parameters and optimizer state together, rounded down to units.
             size: ``tiny``, the only one.
             evaluation_samples: evaluate on this many held-out samples only; None: all.
 

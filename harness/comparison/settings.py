@@ -20,7 +20,7 @@ _OPTIONS = (
 
 
 def settings(runs: Iterable[StoredRun]) -> dict[str, list[StoredRun]]:
-    """Return the runs of every setting, by the canonical JSON of what defines it.
+    """Return the runs of every setting, by the canonical JSON that defines it.
 
     Keys include the contents of trace and profile. These are distinguished among the runs of one
     call, so keys of two calls need not agree.
@@ -34,7 +34,8 @@ def settings(runs: Iterable[StoredRun]) -> dict[str, list[StoredRun]]:
 
 
 def options_text(config: Mapping[str, Any]) -> str:
-    """Return the canonical JSON of what defines a setting, without the contents of files."""
+    """Return the canonical JSON of the options that define a setting, without the contents of
+    files."""
     return _text(_options(config))
 
 

@@ -42,7 +42,7 @@ def coerce(value: Any, annotation: Any) -> Any:
     Annotations that configuration cannot judge (a protocol, a callable) accept everything.
 
     Raises:
-        MismatchError: the value does not fit; the text says what would.
+        MismatchError: the value does not fit; the text says which values fit.
     """
     origin = typing.get_origin(annotation)
     arguments = typing.get_args(annotation)

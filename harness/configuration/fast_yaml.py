@@ -16,11 +16,11 @@ from typing import Any
 import yaml
 
 MOST_DEPTH = 64
-"""Most levels of mappings and lists within one another."""
+"""Largest depth of nested mappings and lists."""
 MOST_NODES = 2_000_000
-"""Most values of a document, where every alias counts as what it refers to."""
+"""Largest number of values of a document; an alias counts as all values that it refers to."""
 MOST_DIGITS = 250
-"""Most digits of a whole number; even in base 16, a number of that length fits into a float."""
+"""Largest number of digits of a whole number; even in base 16 such a number fits into a float."""
 _WHOLE = re.compile(r"[-+]?[0-9][0-9a-fA-F_:xob]*")
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _ENTRY = re.compile(r"^(?=[^\s#-])", re.MULTILINE)
@@ -32,7 +32,7 @@ def read_yaml(text: str) -> Any:
     """Return the value of a YAML document.
 
     Raises:
-        yaml.YAMLError: it is no YAML, or is larger than its bounds.
+        yaml.YAMLError: the text is no YAML, or is larger than its bounds.
     """
     check_bounds(text)
     try:
@@ -40,7 +40,7 @@ def read_yaml(text: str) -> Any:
     except yaml.YAMLError:
         raise
     except Exception as error:  # the library's own constructors raise anything on a wrong tag
-        raise yaml.YAMLError(f"a value is not what it says it is ({error})") from error
+        raise yaml.YAMLError(f"a value does not fit its tag ({error})") from error
 
 
 def read_plain(text: str) -> Any:
@@ -49,7 +49,7 @@ def read_plain(text: str) -> Any:
     The keys of a mapping are all texts, or all whole numbers, so that they have an order.
 
     Raises:
-        yaml.YAMLError: as for ``read_yaml``; or it holds anything else, such as a date.
+        yaml.YAMLError: as for ``read_yaml``; or the document has another value, such as a date.
     """
     found = read_yaml(text)
     _check_plain(found)
@@ -143,7 +143,7 @@ def read_alike(text: str) -> Any:
     changed. For 4,544 such documents it is thirty times as fast.
 
     Raises:
-        yaml.YAMLError: it is no YAML.
+        yaml.YAMLError: the text is no YAML.
     """
     found: dict[str, Any] = {}
     try:

@@ -16,7 +16,7 @@ _WIDTH = 96
 _GROUP_MEANS = {
     "trace": "which jobs arrive, and when",
     "workload": "pool of training programs, and their size",
-    "cluster": "hosts, devices, slots and what joins them",
+    "cluster": "hosts, devices, slots and their network",
     "placement": "which slots form a grant",
     "scheduler": "which job gets how many slots, and when",
     "backend": "how a job's workers are started, rescaled and stopped",
@@ -28,10 +28,10 @@ _GROUP_MEANS = {
 }
 
 _PURPOSE = """\
-Replays a trace of training jobs: a scheduler says which job gets which slots, an elastic backend
-starts, rescales and stops the jobs (really, or on a virtual clock), and what happened is
-stored under results/ and shown in MLflow. Without arguments it simulates a real trace in
-seconds."""
+Replays a trace of training jobs: a scheduler says which job gets which slots, an elastic
+backend starts, rescales and stops the jobs (really, or on a virtual clock). The records
+are stored under results/ and shown in MLflow. Without arguments it simulates a real trace
+in seconds."""
 
 _USAGE = """\
 python -m harness [GROUP=OPTION ...] [KEY=VALUE ...] [-m] [--cfg job] [--from FILE]
@@ -55,7 +55,7 @@ _EXAMPLES = (
         "python -m harness trace=itp195_short profile=published_mixed cluster=cpu2 engine=live",
     ),
     ("most studies that test a claim, at their quick sizes", "python -m harness study=all_quick"),
-    ("what a study would run, and how long", "python -m harness study=main dry=true"),
+    ("points of a study, and their expected time", "python -m harness study=main dry=true"),
 )
 
 _EXITS = (

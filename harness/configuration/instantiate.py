@@ -25,7 +25,7 @@ def is_part(value: Any) -> bool:
 def signature_problems(
     function: Callable[..., Any], options: Mapping[str, Any], place: str
 ) -> tuple[dict[str, Any], list[Problem | str]]:
-    """Return ``options`` fitted to the signature of ``function``, and what does not fit.
+    """Return ``options`` fitted to the signature of ``function``, and the problems.
 
     Args:
         function: class or function that will be called with the options as keywords.
@@ -83,8 +83,8 @@ def build(config: Mapping[str, Any], place: str, seam: str | None = None) -> Any
     Args:
         config: mapping with ``_target_`` and options.
         place: path of the part in the configuration, such as ``scheduler``.
-        seam: kind of part that is wanted there (``named_classes.SEAMS``), which decides what
-            classes may be named; None: the place has its name.
+        seam: kind of part that is wanted there (``named_classes.SEAMS``), which decides the classes
+            that may be named; None: the place has its name.
 
     Raises:
         UserError: every mistake of the part and of the parts in it. These are classes that may not

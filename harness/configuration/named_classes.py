@@ -130,7 +130,7 @@ def name_problem(target: Any, seam: str, place: str) -> Problem | None:
 
 
 def import_problems(part: Mapping[str, Any], seam: str, place: str) -> list[Problem | str]:
-    """Return why modules that a part is to import are not allowed; nothing is imported.
+    """Return why modules that a part would import are not allowed; nothing is imported.
 
     Raises:
         UserError: the user's ``elastrace.yaml`` is wrong.
@@ -199,7 +199,7 @@ def allowed_packages() -> tuple[str, ...]:
 
 
 def within(name: str, packages: Sequence[str]) -> bool:
-    """Return whether a dotted name is one of these packages, or lies in one."""
+    """Return whether a dotted name is one of these packages, or is inside one."""
     return any(name == package or name.startswith(f"{package}.") for package in packages)
 
 

@@ -81,7 +81,9 @@ class RunConfig:
     name: str | None = _key("label of the run, shown in tables and MLflow")
     sweep: str | None = _key("label of its sweep; -m makes one if none is given")
     results_dir: str = _key("folder of the stored runs", _not_empty)
-    max_wall_s: float | None = _key("stop the run after so many seconds of wall clock", _positive)
+    max_wall_s: float | None = _key(
+        "seconds of wall clock after which the run is stopped", _positive
+    )
     force: bool = _key("run again even if the same run is stored")
     dry: bool = _key("print what would run, and how long it may take; start nothing")
     progress: bool = _key("show progress while running")

@@ -15,15 +15,15 @@ from harness.contracts.evidence import COMMON, Stage
 from harness.machine.interrupts import run_command
 
 EPILOG = """
-A and B are directories of live runs (results/runs/NAME; --job says which job of theirs), of jobs,
-or files written by python -m systems.peers.plain_ddp --bitwise.
+A and B are directories of live runs (results/runs/NAME; --job chooses the job), directories of
+jobs, or files written by python -m systems.peers.plain_ddp --bitwise.
 
-Losses and digests show the first step in which two jobs differ. With evidence (engine.evidence=digests, or
-tensors, or operators, of the steps engine.evidence_steps) the first tensor is named, its first
-element that differs, and the part of the stack that this points to: data order, random state,
-buffers, kernel, bucket layout, division, reduction order, update.
+Losses and digests show the first step in which two jobs differ. With evidence of the steps
+engine.evidence_steps (engine.evidence=digests, tensors or operators), the command also names the
+first tensor that differs, its first different element, and the part of the stack that this points
+to: data order, random state, buffers, kernel, bucket layout, division, reduction order, update.
 
-Ends with 0 if they are equal, 1 if they differ, 2 if they cannot be compared.
+Exit code: 0 if they are equal, 1 if they differ, 2 if they cannot be compared.
 """
 
 

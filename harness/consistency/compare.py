@@ -38,7 +38,7 @@ thousands of workers, a difference of one loss by its last bit is larger than th
 
 @dataclass(frozen=True)
 class Difference:
-    """The first place where two jobs differ."""
+    """First place where two jobs differ."""
 
     step: int
     stage: Stage | None

@@ -19,7 +19,7 @@ class BusyProcesses:
     """Group of ``count`` busy processes, from ``start`` to ``close``; they also end with this
     process.
 
-    Each process is a session of its own. Kernels that group tasks by session (autogroups) share a
+    Each process is a separate session. Kernels that group tasks by session (autogroups) share a
     core between sessions first. In one session all busy processes together would get no more of a
     core than one worker.
     """

@@ -2,7 +2,7 @@
 
 The injector sees the processes that start and end, the requested changes, the reports, and the
 marks of workers that keep one. No backend knows of it. It runs inside the backend's ``poll``. So
-while it waits for a mark, it looks for a millisecond at a time and lets the backend go on in
+while it waits for a mark, it looks for a millisecond at a time and lets the backend continue in
 between.
 """
 
@@ -99,7 +99,7 @@ class FaultyBackend:
     def faults(self) -> list[FaultRecord]:
         """Faults injected so far; ``at_s`` is on the clock of ``time.monotonic``.
 
-        A victim's mark still shows what it was doing when it died.
+        A victim's phase marker still shows its activity when it died.
         """
         return [
             replace(fault, struck_in=self._marks.doing(fault.worker).name.lower())

@@ -21,7 +21,7 @@ class LiveWithFaults(Live):
     """Options of the live engine, and of the faults that strike its workers.
 
     Raises:
-        ValueError: options out of range, all at once, one a line.
+        ValueError: options out of range, all at once, one line each.
     """
 
     faults: FaultPlan = field(default_factory=FaultPlan)

@@ -25,10 +25,10 @@ SIGNALS = ("SIGKILL", "SIGSTOP")
 class FaultPlan:
     """Options of fault injection.
 
-    A worker is struck only if another worker with the job's state is left to go on.
+    A worker is struck only if another worker with the job's state remains.
 
     Raises:
-        ValueError: options out of range, all at once, one a line.
+        ValueError: options out of range, all at once, one line each.
     """
 
     count: int = 10

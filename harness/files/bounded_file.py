@@ -47,8 +47,8 @@ def opened(path: Path, *, follow: bool = False) -> io.BufferedReader:
         follow: true if the user named the file, so that it may be a link.
 
     Raises:
-        UnsafeFileError: the file is a link, or not a regular file. OSError: the file cannot be
-            opened.
+        UnsafeFileError: the file is a link, or not a regular file.
+        OSError: the file cannot be opened.
     """
     if "\0" in str(path):
         raise UnsafeFileError("its name holds a null character", path)
@@ -75,8 +75,8 @@ def opened_plain(
         follow: true if the user named the file, so that it may be a link.
 
     Raises:
-        UnsafeFileError: the file is a link or not regular; when read: it is larger. OSError: the
-            file cannot be opened; when read: it is no gzip file, or damaged.
+        UnsafeFileError: the file is a link or not regular; when read: it is larger.
+        OSError: the file cannot be opened; when read: it is no gzip file, or damaged.
     """
     file = opened(path, follow=follow)
     if path.suffix != ".gz":
@@ -90,8 +90,9 @@ def read_text(path: Path, *, most_bytes: int = MOST_TEXT_BYTES, follow: bool = F
     """Return the text of a regular file, unpacked if its name ends in ``.gz``.
 
     Raises:
-        UnsafeFileError: as for ``opened_plain``. OSError: the file cannot be read, or is no gzip
-            file. UnicodeDecodeError: the file is no UTF-8 text.
+        UnsafeFileError: as for ``opened_plain``.
+        OSError: the file cannot be read, or is no gzip file.
+        UnicodeDecodeError: the file is no UTF-8 text.
     """
     with opened_plain(path, most_bytes=most_bytes, follow=follow) as file:
         return file.read().decode("utf-8")

@@ -1,7 +1,7 @@
 """Names of files and folders that include the process that made them.
 
-Several commands may work in one folder. Such a name keeps a command from overwriting another's
-file, and shows later whether the process is gone.
+Several commands may work in one folder. Such a name prevents a command from overwriting the file of
+another command. It also shows later whether the process is gone.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ def put_in_place(folder: Path, place: Path) -> None:
 
     Args:
         folder: a folder on the file system of ``place``, under a name that only this process uses.
-            place: the final path; free, or taken by the folder to replace.
+        place: the final path; free, or taken by the folder to replace.
 
     Raises:
         OSError: the file system refuses.

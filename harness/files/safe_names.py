@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from urllib.parse import quote
 
 _LONGEST = 150
-"""Most letters of a name; file systems allow 255 bytes, and a suffix may follow."""
+"""Largest number of letters of a name; file systems allow 255 bytes, and a suffix may follow."""
 _NAMED = ("trace", "scheduler", "backend", "engine")
 _LONGEST_NAMED = 140
-"""Most bytes of the named options in the name of a run. A hash, a state, a process and a host
-follow."""
+"""Largest number of bytes of the option names in the name of a run. A hash, a state, a process and
+a host follow."""
 
 
 def file_name(text: str) -> str:

@@ -77,7 +77,7 @@ def run_command(main: Callable[[], int]) -> NoReturn:
 def _leave(code: int) -> NoReturn:
     """End without the interpreter's own shutdown, for which libraries such as MLflow need seconds.
 
-    Every ``finally`` of the command has been run by now.
+    Every ``finally`` of the command has run already.
     """
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
@@ -143,7 +143,8 @@ def ends_at_once() -> Iterator[None]:
     """Let Ctrl-C end this process at once, without output, except within ``interruptible``.
 
     Use it for commands that have nothing to clean up. Elsewhere Ctrl-C is a ``KeyboardInterrupt``,
-    which destructors and modules that are being imported may swallow. The process would then go on.
+    which destructors and modules that are being imported may swallow. The process would then
+    continue.
     """
     before = signal.getsignal(signal.SIGINT)
     if before is not signal.SIG_IGN:

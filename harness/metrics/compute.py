@@ -279,7 +279,7 @@ def sjs_efficiency(jobs: Sequence[JobRecord]) -> float | None:
 
 
 def rescaling(changes: Sequence[ChangeRecord], dilation: float = 1.0) -> dict[str, float | None]:
-    """Return what rescales cost, over those that were done and measured.
+    """Return the cost of rescales, over those that were done and measured.
 
     Stopping time: how long the workers that stay do not train [EDL]; by direction of the rescale.
     Samples lost: ``ChangeRecord.samples_lost`` (live: ``samples_lost.py``); migrations keep

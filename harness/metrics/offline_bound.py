@@ -1,4 +1,4 @@
-"""Bounds that no schedule can beat: what was possible on a cluster with knowledge of the future.
+"""Bounds that no schedule can beat, even with knowledge of the future.
 
 Each bound is the optimum of an easier problem, in which slots can be split and joined at will and
 every job always has its best speed. So even an optimal scheduler may stay above them. They use the
@@ -21,8 +21,8 @@ from harness.contracts.job_state import JobState
 from harness.results.records import JobRecord, RunRecords
 
 MOST_INTERVALS = 400
-"""Most periods into which time is cut for deadlines. With more moments than that, windows are
-rounded outwards, which only loosens the bound."""
+"""Largest number of periods into which time is divided for deadlines. With more moments, windows
+are rounded outwards, which only loosens the bound."""
 MOST_CELLS = 200_000
 """Jobs times periods up to which the bound on deadlines is computed."""
 

@@ -158,7 +158,7 @@ def _window(
     counted = steps[first : last + 1]
     done = float(sum(step.global_batch for step in counted))
     begun_s = requested_s - counted[0].started_s
-    if begun_s > 0 and counted[0].duration_s > 0:  # a part of that step lies before the request
+    if begun_s > 0 and counted[0].duration_s > 0:  # a part of that step is before the request
         done -= counted[0].global_batch * begun_s / counted[0].duration_s
     rate = global_batch / period_s
     lost = rate * (end_s - requested_s) - done

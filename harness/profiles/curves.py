@@ -68,7 +68,7 @@ class Curve:
     sample is assumed to be constant. Answers are cached, so that a repeated question costs one
     lookup.
 
-    A device type that was measured separately has curves of its own; all others have this one.
+    A device type that was measured separately has its own curves; all others have this curve.
     """
 
     __slots__ = ("_cache", "_devices", "_family", "_rows", "global_batch")

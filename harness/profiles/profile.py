@@ -33,7 +33,7 @@ class Profile:
     families: Mapping[str, Family] = field(repr=False)
     cost_cells: Sequence[CostCell] = field(repr=False)
     device_types: tuple[str, ...] = ()
-    """Device types with curves of their own, sorted; empty: all types have the same speed."""
+    """Device types with their own curves, sorted; empty: all types have the same speed."""
     shown: Shown | None = None
     """Errors of the speeds that schedulers see; None: schedulers see the true speeds."""
     noise_scale: Mapping[str, float] = field(default_factory=dict)
@@ -78,8 +78,9 @@ class Profile:
         engine, and schedulers that see speeds.
 
         Args:
-            workloads: workloads of the jobs. device_types: device types of the cluster. Each of
-                them needs curves of its own if the profile distinguishes types.
+            workloads: workloads of the jobs.
+            device_types: device types of the cluster. Each of them needs its own curves if the
+                profile distinguishes types.
         """
         problems: list[str] = []
         for workload in sorted(set(workloads)):

@@ -37,10 +37,10 @@ _MOST_UNPACKED_BYTES = 4 * MOST_BYTES
 _MOST_HEADER_BYTES = 1 << 20
 """Largest second part of a header, which holds a long name; it is read into memory at once."""
 _MOST_FILES = 200_000
-"""Most files in an archive: three times as many as the largest study has."""
+"""Largest number of files in an archive: three times that of the largest study."""
 _MEMORY_BYTES = 128 << 20
-"""Most memory for the dictionary of an archive. This project's archives need 65 MiB; a header may
-ask for 4 GiB."""
+"""Largest memory for the dictionary of an archive. This project's archives need 65 MiB; a header
+may ask for 4 GiB."""
 
 
 class ArchiveError(StoredDataError):

@@ -139,7 +139,8 @@ class StoredRun:
         return read_frame(self._table_path(name), name)
 
     def table_bytes(self, name: str) -> int:
-        """Return the size of a table's file, 0 if it has none, to tell whether reading takes long.
+        """Return the size of a table's file (0 without a file), to decide whether reading takes
+        long.
 
         Raises:
             StoreError: there is no table of that name.
@@ -151,7 +152,7 @@ class StoredRun:
     def files(self) -> list[Path]:
         """Return the files of the run itself, without logs and checkpoints of its jobs.
 
-        Other files in the directory, such as foreign pages or links, are no part of a run.
+        Other files in the directory, such as pages or links, are not part of a run.
         """
         paths = (path for path in self.path.iterdir() if path.name in _FILES)
         return sorted(path for path in paths if path.is_file() and not path.is_symlink())

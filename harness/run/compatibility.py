@@ -68,8 +68,9 @@ def placement_problems(
     """Return a problem if the placement moves jobs and the backend cannot.
 
     Args:
-        placement: the rule that turns counts into slots. backend: the mechanism. names: chosen
-            options of placement and backend, for the text.
+        placement: the rule that turns counts into slots.
+        backend: the mechanism.
+        names: chosen options of placement and backend, for the text.
     """
     if not isinstance(placement, Arranging) or _can(backend, Requirement.MIGRATE):
         return []

@@ -63,7 +63,7 @@ def _wall_s(run: StoredRun) -> float:
 def same_replay(expected: StoredRun, found: StoredRun) -> Finding:
     """Check that a simulated run has the records and metrics of a committed one, to the last bit.
 
-    The check ignores what depends on the machine (wall-clock times, memory). It also ignores
+    The check ignores values that depend on the machine (wall-clock times, memory). It also ignores
     columns and metrics that were added after the committed run was made.
     """
     names = sorted({*expected.digests, *found.digests} - {LATENCIES, *expected.left_out})

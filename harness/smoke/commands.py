@@ -20,7 +20,8 @@ class Commands:
     """Runner of ``python -m ...`` commands that shows the number of the running one and the total.
 
     Args:
-        folder: folder for the commands' logs. total: number of commands.
+        folder: folder for the commands' logs.
+        total: number of commands.
     """
 
     def __init__(self, folder: Path, total: int) -> None:
@@ -34,8 +35,9 @@ class Commands:
         """Run one command to its end and return its process, with exit code and log.
 
         Args:
-            name: name of its log file, also shown in the progress line. module: the module that
-                ``python -m`` runs. words: its arguments.
+            name: name of its log file, also shown in the progress line.
+            module: the module that ``python -m`` runs.
+            words: its arguments.
 
         Raises:
             Interrupted: a signal came; the command and its workers have been stopped.

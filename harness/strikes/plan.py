@@ -111,8 +111,8 @@ def draw(number: int, *, can_fill: bool) -> TrialPlan:
     """Draw the plan of one trial; equal numbers give equal plans.
 
     Args:
-        number: number of the trial, from 0. can_fill: whether this machine has a small disk to
-            fill; without one workers are killed.
+        number: number of the trial, from 0.
+        can_fill: whether this machine has a small disk to fill; without one workers are killed.
     """
     rng = np.random.default_rng([number, _STREAM])
     names = sorted(BACKENDS)

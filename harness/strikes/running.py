@@ -54,9 +54,11 @@ class Running:
         """Start the command.
 
         Args:
-            words: arguments of the command. folder: folder whose disk is filled. log_path: file
-                that takes the command's output. within_s: longest time of the command, seconds.
-                watch: called many times a second with the command's own process.
+            words: arguments of the command.
+            folder: folder whose disk is filled.
+            log_path: file that takes the command's output.
+            within_s: longest time of the command, seconds.
+            watch: called many times a second with the command's own process.
         """
         self._folder = folder
         self._log_path = log_path

@@ -118,8 +118,10 @@ def soak(backend: str, seed: int, minutes: float, folder: Path) -> dict[str, Any
     """Run one command under strikes for a given time, and return its record.
 
     Args:
-        backend: one of ``BACKENDS``. seed: seed of the jobs and of the strikes. minutes: length of
-            the period in which jobs arrive. folder: empty folder for the results.
+        backend: one of ``BACKENDS``.
+        seed: seed of the jobs and of the strikes.
+        minutes: length of the period in which jobs arrive.
+        folder: empty folder for the results.
     """
     rng = np.random.default_rng([seed, _STREAM, sorted(BACKENDS).index(backend)])
     lasting_s = 60.0 * minutes

@@ -60,7 +60,7 @@ class StrikeTrial:
     outcomes: list[Outcome] = field(default_factory=list)
     """Outcomes of the commands, in order."""
     problems: list[str] = field(default_factory=list)
-    """Violations of what a right trial guarantees."""
+    """Violations of the guarantees of a right trial."""
 
     def record(self) -> dict[str, Any]:
         """Return the trial as JSON values."""
@@ -77,8 +77,9 @@ def run_trial(plan: TrialPlan, folder: Path, logs: Path) -> StrikeTrial:
     """Run a trial, strike it, and judge the result.
 
     Args:
-        plan: plan of the trial. folder: empty folder for the run's results. Its disk is filled if
-            the plan says so. logs: folder on another disk; takes the commands' output.
+        plan: plan of the trial.
+        folder: empty folder for the run's results. Its disk is filled if the plan says so.
+        logs: folder on another disk; takes the commands' output.
     """
     trial = StrikeTrial(plan)
     words = _prepare(folder, plan.backend)

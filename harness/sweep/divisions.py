@@ -57,8 +57,9 @@ def check(
     ``harness.validate`` checks whether each run is sound.
 
     Args:
-        runs: the results. division: ``closed`` or ``open``. study: the shipped study that the
-            results claim to be; None: the study in their manifests.
+        runs: the results.
+        division: ``closed`` or ``open``.
+        study: the shipped study that the results claim to be; None: the study in their manifests.
     """
     problems: list[Problem | str] = []
     try:
@@ -168,8 +169,9 @@ def _fixed(
     """Return the fixed part of a configuration (the work), by dotted key, as texts.
 
     Args:
-        config: configuration of a point or a run. is_scripted: true if the scheduler is part of the
-            work. used: workloads that the jobs use; others of the pool are left out. None: all.
+        config: configuration of a point or a run.
+        is_scripted: true if the scheduler is part of the work.
+        used: workloads that the jobs use; others of the pool are left out. None: all.
     """
     groups = (*_FIXED, *(["scheduler"] if is_scripted else []), *_TRIAL)
     found = dict(sorted(pair for name in groups for pair in _flat(config.get(name), name)))

@@ -108,10 +108,7 @@ class RunProgress(_Shown):
         """Show the state that the replay reports from time to time."""
         share = progress.num_ended / progress.num_jobs
         left_s = self._pace.left_s(share, self._clock())
-        note = (
-            f"{progress.num_live:,} in the queue or running, at {seconds(progress.time_s)} of "
-            "the trace"
-        )
+        note = f"{progress.num_live:,} live jobs, at {seconds(progress.time_s)} of the trace"
         self.update(progress.num_ended, left_s, note)
 
 

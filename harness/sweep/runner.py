@@ -51,7 +51,7 @@ class Sweep:
     """Overrides of every point."""
     points: Sequence[Point]
     parallel: int | None = None
-    """Most simulated points at once; None: the number of cores."""
+    """Largest number of simulated points at once; None: the number of cores."""
 
 
 @dataclass

@@ -39,7 +39,7 @@ def metrics_table(
 
     Args:
         rows: axes (name and value), status, metrics; empty metrics if there are none.
-        recorded: rows of what traces recorded themselves, by label, shown last.
+        recorded: rows of outcomes that traces recorded, by label, shown last.
     """
     axes = _telling_axes([row[0] for row in rows])
     shown = [

@@ -16,8 +16,8 @@ Only Shockwave's layout has durations. The others' follow from a table of measur
 steps per second at the job's GPUs. If a job type was measured on one GPU only, its speed there is
 multiplied by the GPUs. The trace's history says for how many jobs.
 
-The file does not say what an SLO counts, and no published file that is read here has one. An SLO of
-0 or more is therefore refused unless ``slo`` gives its unit: seconds, or durations of its job, both
+The file does not state the unit of an SLO, and no published file of this kind has one. An SLO of 0
+or more is therefore refused unless ``slo`` gives its unit: seconds, or durations of its job, both
 from the job's arrival. A negative SLO means none.
 
 Source: Narayanan et al., "Heterogeneity-Aware Cluster Scheduling Policies for Deep Learning
@@ -98,11 +98,13 @@ class GavelReader:
         path: the file; ``.gz`` is fine.
         throughputs: a table of speeds in the same folder, from which durations follow; None:
             durations are those of the file, or unknown.
-        worker_type: rows of that table that are used. workload_renames: workload of this project
-            for each program in the file; None: ``WORKLOADS``. batches: whether the batch in a job
-            type is the ``global`` one or each slot's. slo: unit of an SLO, ``seconds`` or
-            ``durations``; ``refuse``: files with an SLO are refused. elastic: whether a scheduler
-            may give another number of slots than was asked for.
+        worker_type: rows of that table that are used.
+        workload_renames: workload of this project for each program in the file; None:
+            ``WORKLOADS``.
+        batches: whether the batch in a job type is the ``global`` one or each slot's.
+        slo: unit of an SLO, ``seconds`` or ``durations``; ``refuse``: files with an SLO are
+            refused.
+        elastic: whether a scheduler may give another number of slots than was asked for.
     """
 
     def __init__(

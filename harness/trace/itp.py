@@ -47,9 +47,10 @@ class ItpReader:
     """Reader of ElasticFlow's format.
 
     Args:
-        path: the file; ``.gz`` is fine. deadline_kind: kind of the deadlines, ``hard`` or ``soft``.
-            impossible_deadlines: what happens to a deadline at or before its submission. It is
-            refused (``refuse``), or the job loses it (``drop_deadline``), or the job is left out
+        path: the file; ``.gz`` is fine.
+        deadline_kind: kind of the deadlines, ``hard`` or ``soft``.
+        impossible_deadlines: what happens to a deadline at or before its submission. It is refused
+            (``refuse``), or the job loses it (``drop_deadline``), or the job is left out
             (``drop_job``). What is dropped is counted in the trace's history.
         elastic: whether a scheduler may give another number of slots than was asked for.
     """

@@ -69,10 +69,11 @@ class PaiReader:
     """Reader of the job table and the task table.
 
     Args:
-        path: the job table; ``.gz`` is fine. tasks: the task table, in the same folder. statuses:
-            statuses of the jobs to keep. slots_per_device: equal parts of a device, each of which
-            is one slot. elastic: whether a scheduler may give another number of slots than was
-            asked for.
+        path: the job table; ``.gz`` is fine.
+        tasks: the task table, in the same folder.
+        statuses: statuses of the jobs to keep.
+        slots_per_device: equal parts of a device, each of which is one slot.
+        elastic: whether a scheduler may give another number of slots than was asked for.
 
     Raises:
         ValueError: ``slots_per_device`` is below 1.

@@ -237,8 +237,9 @@ def _attempt(place: str, attempt: Any, problems: list[str]) -> Iterator[_Attempt
     if start_s is None or end_s is None or not gpus:
         return
     if end_s < start_s:
-        problems.append(f"{place}: ends {start_s - end_s:.0f} s before it starts; correct the "
-                        "times")
+        problems.append(
+            f"{place}: ends {start_s - end_s:.0f} s before it starts; correct the times"
+        )
         return
     if end_s > start_s:
         yield _Attempt(start_s, end_s, gpus)

@@ -22,7 +22,8 @@ from harness.results.tables import TableError
 PARAM_LENGTH = 500
 """Longest value of a parameter, characters."""
 CURVE_POINTS = 1000
-"""Most points of a curve; longer curves are thinned evenly. The records keep every step."""
+"""Largest number of points of a curve; longer curves are thinned evenly. The records keep every
+step."""
 _MARKS = re.compile(r"[\\`*\[\]!|~#]")
 """Characters that Markdown interprets in the middle of a line; ``_`` is literal within a word."""
 _BAD_NAME = re.compile(r"[^\w\-./ ]")

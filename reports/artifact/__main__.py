@@ -273,8 +273,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m reports.artifact",
         description=f"Write the tables of claims and costs in {PAGE} from the committed records.",
     )
-    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if the "
-                                                             "section would change")
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="write nothing; exit with 1 if the section would change",
+    )
     chosen = parser.parse_args(arguments)
     try:
         page = PAGE.read_text(encoding="utf-8")
@@ -284,7 +287,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     if chosen.check:
         if page != wanted:
-            print(f"{PAGE} is out of date; write it with: python -m reports.artifact", file=sys.stderr)
+            print(
+                f"{PAGE} is out of date; write it with: python -m reports.artifact", file=sys.stderr
+            )
         return int(page != wanted)
     PAGE.write_text(wanted, encoding="utf-8")
     print(f"{PAGE}: {'as it was' if page == wanted else 'written'}")

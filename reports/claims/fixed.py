@@ -1,8 +1,8 @@
 """Evidence in the runs' manifests that a criterion existed before its records.
 
-A manifest holds the digests of the criteria of its own study alone. A run that a second study
-shares, since it has the same point, was made for the first study. Its manifest cannot hold the
-criteria of the second.
+A manifest has the digests of its own study's criteria only. A run that a second study shares, since
+it has the same point, was made for the first study. Its manifest cannot hold the criteria of the
+second.
 """
 
 from __future__ import annotations

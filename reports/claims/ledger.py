@@ -35,7 +35,7 @@ class Criterion:
 
     study: str
     measure: Literal["ratio", "difference", "value", "trend", "group"]
-    """Number to judge: one system's metric over another's (ratio), less another's (difference), or
+    """Number to judge: one system's metric over another's (ratio), minus another's (difference), or
     alone (value); its slope along a key (trend); or a number computed from all runs of a trial
     (group)."""
     metric: str
@@ -169,11 +169,9 @@ def _claim(file: str, paper: str, entry: Any, problems: list[Problem | str]) -> 
     if not re.fullmatch(rf"{paper}-[a-z0-9-]+", claim.id):
         problems.append(Problem(place, "is no id", f"begin it with {paper}-"))
     if claim.ablations and not claim.analysis:
-        problems.append(Problem(f"{place}.analysis", "is missing", "say what the ablations show"))
+        problems.append(Problem(f"{place}.analysis", "is missing", "state what the ablations show"))
     if claim.given and not claim.checked_by:
-        problems.append(
-            Problem(f"{place}.given", "is only given together with checked_by", "name the tests")
-        )
+        problems.append(Problem(f"{place}.given", "needs checked_by", "name the tests"))
     for node in claim.checked_by:
         problems += _node_problems(place, node)
     return claim
@@ -222,9 +220,7 @@ def _criterion(place: str, source: Any, problems: list[Problem | str]) -> Criter
     if (found.along is not None) != (found.measure == "trend"):
         problems.append(Problem(f"{place}.along", "is required for trends, and only for these"))
     if (found.stated is None) != (found.margin is None):
-        problems.append(
-            Problem(f"{place}.stated", "is only given together with margin", "give both or none")
-        )
+        problems.append(Problem(f"{place}.stated", "needs margin", "give both or none"))
     return found
 
 

@@ -155,7 +155,8 @@ def fixed(found: Fixed, study: str) -> str:
     """Return a sentence on whether a criterion existed before its records, according to manifests.
 
     Args:
-        found: which manifests have the criterion. study: study whose records decide the criterion.
+        found: which manifests have the criterion.
+        study: study whose records decide the criterion.
     """
     if found.before:
         return "The criterion was fixed before the records were made: every manifest has it."
@@ -192,7 +193,7 @@ def rule(criterion: Criterion) -> str:
     of, over = _options(criterion.of), _options(criterion.over or {})
     what = {
         "ratio": f"{criterion.metric} of {of} over that of {over}",
-        "difference": f"{criterion.metric} of {of} less that of {over}",
+        "difference": f"{criterion.metric} of {of} minus that of {over}",
         "value": f"{criterion.metric} of {of}",
         "group": f"{criterion.metric} of all runs of {of}",
         "trend": f"slope of {criterion.metric} over {criterion.along}, of {of}",

@@ -166,8 +166,8 @@ def put_legend(figure: Figure) -> None:
 
 
 _LEGEND_LETTERS, _LINE_LETTERS, _HANDLE_LETTERS, _LEGEND_ROW_IN = 126, 96, 8, 0.17
-"""Letters of the legend in one row, of a name in one line, and for the line before a name; the
-height of a row in inches."""
+"""Letters that fit into a row of the legend and into a line of a name, letters that the line before
+a name takes, and the height of a row in inches."""
 
 
 def put_count_note(figure: Figure, counts: Sequence[int], runs: Sequence[ReportRun]) -> None:

@@ -59,7 +59,7 @@ def _chart(name: str, title: str, runs: Sequence[ReportRun]) -> Drawing:
         title=title,
         caption="Above: slots held by jobs over all slots. Below: the speed of each running job "
         "relative to its speed on one slot, summed over jobs and divided by the number "
-        "of slots; at 1 every slot works as if alone. First trials; means over {_BINS} "
+        f"of slots; at 1 every slot works as if alone. First trials; means over {_BINS} "
         "stretches of time.",
         run_ids=[run.run_id for run in shown],
         figure=figure,

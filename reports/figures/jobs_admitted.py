@@ -64,9 +64,9 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
             Drawing(
                 name=f"jobs-admitted-{number}",
                 title=f"{TITLE}: {setting}, {engine}",
-                caption="Jobs submitted by a time, and those of them that were not refused, then or"
-                " later; means over trials. Systems that refused no job are left out: their curve"
-                " is that of the jobs submitted.",
+                caption="Jobs submitted up to a time, and how many of them were never refused; "
+                "means over trials. Systems that refused no job are left out, because "
+                "their curve equals that of the submitted jobs.",
                 run_ids=[run.run_id for run in inside],
                 figure=figure,
             )

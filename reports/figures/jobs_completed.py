@@ -1,4 +1,4 @@
-"""Jobs completed over time, next to those that have arrived."""
+"""Jobs completed over time, compared with jobs that have arrived."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TITLE = "Jobs completed over time"
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
-    """Return one figure for each setting, a panel for each engine (Saxena et al., figures 5 to 9).
+    """Return one figure for each setting, with a panel for each engine (Saxena, figures 5 to 9).
 
     A system whose curve follows the arrivals keeps up with them. A curve that keeps its slope when
     fewer jobs arrive shows a queue; a curve that ends below the arrivals shows dropped jobs.
@@ -73,9 +73,9 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
             Drawing(
                 name=name,
                 title=title,
-                caption="Jobs that have finished by a time, mean over trials; dashed: those that"
-                " have arrived, in the trials of the first system. A curve that ends below them"
-                " has refused or failed jobs.",
+                caption="Jobs that have finished up to a time, mean over trials; dashed: jobs "
+                "that have arrived, in the trials of the first system. A system whose "
+                "curve ends below the dashed line has refused or failed jobs.",
                 run_ids=[run.run_id for run in inside],
                 figure=figure,
             )
@@ -84,7 +84,8 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
 
 
 def mean_count(trials: Sequence[Floats]) -> tuple[Floats, Floats]:
-    """Return times, ascending from 0, and the mean number of a trial's moments up to each time."""
+    """Return times, ascending from 0, and the number of moments up to each time, mean over
+    trials."""
     moments = np.sort(np.concatenate(trials))
     counts = np.arange(1, len(moments) + 1) / len(trials)
     kept = style.thinned(moments) if len(moments) else slice(0)

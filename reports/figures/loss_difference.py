@@ -15,11 +15,11 @@ from reports.drawing.figure import Drawing, Table
 from reports.figures.declared import Declared
 from reports.runs.selection import ReportRun
 
-TITLE = "Loss beside that of fixed workers"
+TITLE = "Loss compared with fixed workers"
 _LEAST = 1e-8
-"""Least end of the linear part of the axis; smaller differences are as good as none."""
+"""Smallest end of the linear part of the axis; smaller differences count as zero."""
 _DEFAULT = "D1"
-"""Level of a run whose configuration does not give one."""
+"""Determinism level of a run whose configuration does not give a level."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +29,11 @@ class Curve:
     run_id: str
     workload: str
     level: str
-    """Level of determinism."""
+    """Determinism level (D0, D1 or D2)."""
     steps: tuple[int, ...]
     slots: tuple[int, ...]
     differences: tuple[float, ...]
-    """Loss of the job less that of fixed workers, for the last worker in each step."""
+    """Loss of the job minus that of fixed workers, for the last worker in each step."""
 
     @property
     def stages(self) -> list[tuple[int, range]]:
@@ -69,10 +69,12 @@ def curves(runs: Sequence[ReportRun]) -> list[Curve]:
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
-    """Return one figure: a column for each workload, D0 and D1 above, levels with D2 below."""
+    """Return one figure: a column for each workload, with levels D0 and D1 above, and D2 below."""
     found = curves(runs)
     if not found:
-        reason = "No job of the selection was held to fixed workers (engine.check_reference=true)."
+        reason = (
+            "No job of the selection was compared with fixed workers (engine.check_reference=true)."
+        )
         return [Drawing("loss-difference", TITLE, missing=reason)]
     workloads = sorted({curve.workload for curve in found})
     levels = sorted({curve.level for curve in found})
@@ -107,10 +109,10 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
         Drawing(
             name="loss-difference",
             title=TITLE,
-            caption="Training loss of a job's last logical worker less that of the same worker of"
-            " stock DistributedDataParallel on as many fixed workers; 0 is equal to the last bit."
-            " Vertical lines: the job's slots change, to the number beside them. The scale is"
-            " linear near 0 and logarithmic beyond.",
+            caption="Training loss of a job's last logical worker minus that of the same worker "
+            "of stock DistributedDataParallel on as many fixed workers; at 0 both are equal to "
+            "the last bit. Vertical lines: the job's slots change to the number next to the "
+            "line. The scale is linear near 0 and logarithmic beyond.",
             run_ids=sorted({curve.run_id for curve in found}),
             figure=figure,
             table=_table(found),
@@ -121,7 +123,7 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
 def _scale(axis: Axes, found: Sequence[Curve]) -> None:
     """Scale an axis linearly up to the smallest difference, then logarithmically.
 
-    Differences begin at a last bit and end near 1.
+    Differences range from the last bit of a number to about 1.
     """
     sizes = [abs(value) for curve in found for value in curve.differences if value]
     if sizes:

@@ -27,7 +27,7 @@ class _Bar:
     state_bytes: float
     """Size of the state in bytes; 0 if the workload's options do not give it."""
     dilation: float
-    """Dilation of padded steps."""
+    """Factor by which padded steps are longer (``engine.dilation``)."""
     global_batch: int
     system: str
     setting: str
@@ -44,14 +44,15 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
     for cells in by_change(measured.by_cell()):
         if bars := _bars(cells, own):
             drawings.append(_chart(f"loss-in-parts-{len(drawings) + 1}", bars, measured.runs))
-    reason = "No live run of the selection has rescales beside which the job trained on."
+    reason = "In no live run of the selection did a job continue training during a rescale."
     return drawings or [Drawing("loss-in-parts", TITLE, missing=reason)]
 
 
 def _bars(
     cells: Mapping[RescaleCell, Sequence[RescaleTrial]], runs: Mapping[str, ReportRun]
 ) -> dict[_Bar, list[RescaleTrial]]:
-    """Return the trials of each bar whose parts are known, for systems under which jobs train on.
+    """Return the trials of each bar with known parts, for systems under which jobs continue to
+    train.
 
     Bars are sorted.
     """
@@ -109,11 +110,12 @@ def _chart(name: str, bars: dict[_Bar, list[RescaleTrial]], runs: Sequence[Repor
     return Drawing(
         name=name,
         title=f"{TITLE}: {next(iter(bars.values()))[0].cell.change}",
-        caption="Of the systems under which a job trains on after the request. Parts follow each"
-        " other and add up to the net loss, so they are means. "
+        caption="Systems under which a job continues to train after the request. The parts follow "
+        "each other in time and add up to the net loss; therefore they are means, not "
+        "medians. "
         + "; ".join(f"{part}: {meaning}" for part, meaning in PARTS.items())
-        + ". A step counts evenly over its duration, and the moment at which newcomers are"
-        " counted in lies somewhere in a step.",
+        + ". A step's samples are spread evenly over its duration, because newcomers are counted "
+        "in at some moment within a step.",
         run_ids=[run.run_id for run in own_runs],
         figure=figure,
         table=_table(bars, means),
@@ -121,7 +123,8 @@ def _chart(name: str, bars: dict[_Bar, list[RescaleTrial]], runs: Sequence[Repor
 
 
 def _labels(bars: Mapping[_Bar, list[RescaleTrial]]) -> list[str]:
-    """Return labels with program and system, and what else bars of this program differ in."""
+    """Return labels with program and system, and with other differences between bars of a
+    program."""
     labels = []
     for bar, trials in bars.items():
         alike = [one for one in bars if one.workload == bar.workload]
@@ -138,7 +141,7 @@ def _labels(bars: Mapping[_Bar, list[RescaleTrial]]) -> list[str]:
 
 
 def _digits(means: Mapping[_Bar, Mapping[str, float]]) -> int:
-    """Return the number of decimals that tells the losses of a chart apart."""
+    """Return the number of decimals that distinguishes the losses of a chart."""
     return 2 if max(sum(found.values()) for found in means.values()) >= 0.2 else 3
 
 

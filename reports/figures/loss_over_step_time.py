@@ -1,4 +1,4 @@
-"""Samples that a change loses against the length of a step, for each state size or workload."""
+"""Samples lost in a change, over the length of a step, for each state size or workload."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _LINEAR_TO = 0.1
 """Steps up to which the axis of losses is linear; it is logarithmic beyond if it is long enough."""
 
 _Panel = tuple[float, str]
-"""State in bytes and an empty name, or zero and the name of the workload."""
+"""Key of a panel: state in bytes and an empty name, or zero and the name of the workload."""
 _Length = tuple[float, int]
-"""Factors that make steps longer: the dilation of the profile's steps, and the samples of each."""
+"""Factors that make steps longer: dilation of the profile's steps, and samples in each step."""
 _Point = tuple[_Panel, str, _Length]
-"""Panel, system and length of steps."""
+"""Key of a curve: panel, system and length of steps."""
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
@@ -127,10 +127,10 @@ def _chart(
     return Drawing(
         name=name,
         title=f"{TITLE}: {cell.change}",
-        caption="Medians; bars from the lower to the upper quartile. Dashed: a tenth of what a warm"
-        " restart loses. Grey: 90% of the A/A trials, where nothing was changed. Net: the steps"
-        " after the switch are held to the speed that the new size settles at."
-        + (f" Logarithmic beyond ±{_LINEAR_TO:g}." if is_logarithmic else ""),
+        caption="Medians; bars from the lower to the upper quartile. Dashed: a tenth of the loss "
+        "of a warm restart. Grey: central 90% of the A/A trials, in which nothing was "
+        "changed. Net: steps after the switch are compared with the speed at which the "
+        "new size settles." + (f" Logarithmic beyond ±{_LINEAR_TO:g}." if is_logarithmic else ""),
         run_ids=[run.run_id for run in used],
         figure=figure,
         table=_table(points, baselines),

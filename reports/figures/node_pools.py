@@ -73,11 +73,11 @@ def _curves(name: str, scenario: str, found: Sequence[Pair]) -> Drawing:
     return Drawing(
         name=name,
         title=f"{TITLE}: {scenario}",
-        caption="Means over trials; dots are single trials, bars 95% intervals over them (Student's"
-        f" t), from 5 trials on. The table holds every system against"
-        f" {found[0].baseline_run.label}; additional jobs are those finished more while it"
-        f" finishes {PER}: by the mean total times (100 times their ratio, less 100), and by"
-        " counting at its 100th, 200th ... job.",
+        caption="Means over trials; dots are single trials, bars 95% intervals over them "
+        "(Student's t), from 5 trials on. The table compares every system with "
+        f"{found[0].baseline_run.label}; additional jobs are those that a system finishes more "
+        f"while the baseline finishes {PER}: by the mean total times (100 times their ratio, "
+        "minus 100), and by counting at the baseline's 100th, 200th ... job.",
         run_ids=[run.run_id for run in runs],
         figure=figure,
         table=Table(
@@ -179,10 +179,10 @@ def _bars(name: str, by_scenario: Mapping[str, Sequence[Pair]]) -> Drawing:
     return Drawing(
         name=name,
         title="Additional jobs over the size of the cluster",
-        caption=f"Jobs that a system trains more while {every[0].baseline_run.label} trains"
-        f" {PER}, by the ratio of their mean total times in the same trial; means over trials,"
-        " bars are 95% intervals over them, from 5 trials on. Scenarios are named by trace and,"
-        " where profiles differ, by profile.",
+        caption=f"Jobs that a system trains in addition while {every[0].baseline_run.label} "
+        f"trains {PER}, by the ratio of their mean total times in the same trial; means over "
+        "trials, bars are 95% intervals over them, from 5 trials on. Scenarios are named by "
+        "trace and, if profiles differ, by profile.",
         run_ids=[run.run_id for run in runs],
         figure=figure,
     )

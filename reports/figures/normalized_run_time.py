@@ -13,12 +13,13 @@ from reports.figures.declared import Declared
 from reports.measures.step_speed import Speed, speeds
 from reports.runs.selection import ReportRun
 
-TITLE = "Run time beside stock DistributedDataParallel"
+TITLE = "Run time compared with stock DistributedDataParallel"
 BASELINE = "static"
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
-    """Return one figure: for each program the systems' times over the baseline's, a dot a trial."""
+    """Return one figure: for each program the systems' times over the baseline's, one dot per
+    trial."""
     found = ratios(speeds(runs))
     if not found:
         reason = "No program of the selection was trained alone under static and another backend."
@@ -74,9 +75,10 @@ def _chart(found: dict[tuple[str, str], list[float]], runs: Sequence[ReportRun])
     return Drawing(
         name="normalized_run_time-1",
         title=TITLE,
-        caption="Samples a second of a slot under the static backend, over those under the system:"
-        " 1 is as fast, 2 takes twice as long for the same samples. Bars: medians; dots: trials."
-        " After EasyScale (Li et al., SC '23), figures 11 and 13.",
+        caption="Samples per second of a slot under the static backend, over those under the "
+        "system: at 1 both are equally fast, at 2 the system takes twice as long for the same "
+        "samples. Bars: medians; dots: trials. After EasyScale (Li et al., SC '23), figures 11 "
+        "and 13.",
         run_ids=[run.run_id for run in runs],
         figure=figure,
         table=Table(["program: system", "n", "run time (ratio)", "least to most"], rows),

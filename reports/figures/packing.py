@@ -15,7 +15,7 @@ from reports.runs.selection import ReportRun
 
 TITLE = "Several workers on one device"
 _GB = 1e9
-_NAMES = {"static": "packed, a process each", "virtual_thread": "virtual threads, in turns"}
+_NAMES = {"static": "packed, one process each", "virtual_thread": "virtual threads, in turns"}
 
 Points = dict[int, list[Speed]]
 """Speeds by the number of logical workers."""
@@ -74,9 +74,10 @@ def _chart(curves: dict[tuple[str, str], Points], runs: Sequence[ReportRun]) -> 
     return Drawing(
         name="packing-1",
         title=TITLE,
-        caption="Medians over trials, dots: trials. Memory is what all processes of the job hold"
-        " (pages that they share count in each), less what was held before they started. Every"
-        " worker has the same batch. After EasyScale (Li et al., SC '23), figure 12.",
+        caption="Medians over trials, dots: trials. Memory is the resident memory of all "
+        "processes of the job (shared pages count in each), minus the memory in use before they "
+        "started. Every worker has the same batch. After EasyScale (Li et al., SC '23), figure "
+        "12.",
         run_ids=[run.run_id for run in runs],
         figure=figure,
         table=Table(

@@ -50,7 +50,8 @@ def throughputs(runs: Sequence[ReportRun]) -> dict[tuple[str, str, int, int], li
 def scalings(
     speeds: dict[tuple[str, str, int, int], list[float]],
 ) -> dict[Key, dict[int, list[float]]]:
-    """Return curves over workers: strong scaling keeps the smallest batch, weak multiplies it."""
+    """Return curves over workers: strong scaling keeps the smallest global batch, weak scaling
+    multiplies it."""
     found: dict[Key, dict[int, list[float]]] = {}
     for (workload, system, workers, batch), values in sorted(speeds.items()):
         least = min(b for w, s, _, b in speeds if (w, s) == (workload, system))
@@ -104,9 +105,10 @@ def _chart(curves: dict[Key, dict[int, list[float]]], runs: Sequence[ReportRun])
     return Drawing(
         name="parallelism-1",
         title=TITLE,
-        caption="Medians over trials. Strong scaling keeps the global batch, weak scaling keeps"
-        " each worker's. Efficiency: throughput over that of one worker times the workers."
-        " More workers than cores cannot be faster: the cluster says which slots share one.",
+        caption="Medians over trials. Strong scaling keeps the global batch, weak scaling keeps "
+        "the batch of each worker. Efficiency: throughput over that of one worker times the "
+        "workers. More workers than cores cannot be faster: the cluster says which slots share a "
+        "core.",
         run_ids=[run.run_id for run in runs],
         figure=figure,
         table=Table(

@@ -1,4 +1,4 @@
-"""The same number of slots on one host and on several (ElasticFlow, figure 2b; EDL, figure 14a)."""
+"""Speed on the same number of slots, on one host or several (ElasticFlow, figure 2b; EDL, 14a)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
     speeds = by_hosts(used)
     compared = {program: own for program, own in speeds.items() if len(own) > 1}
     if not compared:
-        reason = "No program of the selection ran alone on one host and, as large, on several."
+        reason = (
+            "No program of the selection ran alone both on one host and, with as many slots, "
+            "on several."
+        )
         return [Drawing("placement_speed", TITLE, missing=reason)]
     return [_chart(compared, used)]
 
@@ -44,7 +47,7 @@ def by_hosts(runs: Sequence[ReportRun]) -> dict[_Program, dict[int, list[float]]
 def is_one_allocation(run: ReportRun) -> bool:
     """Return whether a run has one job, which held the same slots from start to end.
 
-    The hosts must be all alike, and the job must have finished.
+    The hosts must be equal, and the job must have finished.
     """
     if "devices_per_host" not in run.stored.config.get("cluster", {}):
         return False

@@ -45,7 +45,7 @@ def num_activations(jobs: Sequence[JobRecord], every_s: float) -> int:
 
 
 def plan_times_s(run: ReportRun) -> Floats:
-    """Return the times of the longest calls of the scheduler, as many as there were activations.
+    """Return the times of the longest scheduler calls, one for each activation.
 
     The scheduler is called at every event too, to hand out freed slots, which takes little time.
     """
@@ -90,9 +90,9 @@ def _chart(name: str, setting: str, runs: Sequence[ReportRun]) -> Drawing:
     return Drawing(
         name=name,
         title=f"{TITLE}: {setting}",
-        caption="Of all trials together. Lines: mean (solid), median (dashed), 95th percentile"
-        " (dotted). Plans are the longest calls of the scheduler, as many as it had activations;"
-        " the other calls only hand out slots that came free.",
+        caption="All trials together. Lines: mean (solid), median (dashed), 95th percentile "
+        "(dotted). Plans are the longest calls of the scheduler, one for each "
+        "activation; the other calls only hand out free slots.",
         run_ids=[run.run_id for run in runs],
         figure=figure,
         table=Table(

@@ -48,7 +48,7 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
     for number, largest in enumerate(sorted({cell.largest for cell in found}, reverse=True), 1):
         cells = {cell: found[cell] for cell in sorted(found) if cell.largest == largest}
         drawings.append(_chart(number, cells, used))
-    reason = "No live run of the selection went down through every size and up again."
+    reason = "No live run of the selection scaled in through every size and out again."
     return drawings or [Drawing("profiling-time", TITLE, missing=reason)]
 
 
@@ -86,10 +86,11 @@ def _chart(
     return Drawing(
         name=f"profiling-time-{number}",
         title=f"{TITLE}: {' → '.join(map(str, sizes))} slots",
-        caption="From the first step at the largest size to the last one measured at one slot."
-        " Stopped: the sum of the stopping times of the changes between; all else is training,"
-        f" also while a change is prepared. The factor is over {BASELINE} of the same program."
-        " Throughput in the table is that of all steps at a size but the first three.",
+        caption="Time from the first step at the largest size to the last measured step on one "
+                "slot. Stopped: sum of the stopping times of the changes in between; the rest is "
+                f"training, also while a change is prepared. The factor is relative to {BASELINE} "
+                "of the same program. Throughput in the table is over all steps at a size except "
+                "the first three.",
         run_ids=[run.run_id for run in runs],
         figure=figure,
         table=Table(

@@ -1,4 +1,4 @@
-"""Time until the survivors of a fault train on, by what the struck worker was doing."""
+"""Time until the survivors of a fault continue training, by the struck worker's activity."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _ROLES = {"leader": "led", "first worker": "was_first"}
 TARGET_MS = 100.0
 _LEAST_MS = 1.0
 """Shorter times are drawn at this time."""
-_HEADER = ["died in: workload, system", "n", "went on", "p50 ms", "95% interval", "p95 ms",
+_HEADER = ["died in: workload, system", "n", "continued", "p50 ms", "95% interval", "p95 ms",
            "worst ms"]  # fmt: skip
 
 
@@ -71,7 +71,7 @@ def _chart(name: str, signal: str, found: Sequence[Recovery], runs: Sequence[Rep
         _panel(axis, own, phases, systems, looks)
         axis.set_title(f"{workload} (n = {len(own)})", fontsize=8.5)
         axis.set_ylabel("time to the next step\nbeyond a usual one (ms)")
-    axes[-1].set_xlabel("what the worker was doing (phase)")
+    axes[-1].set_xlabel("activity of the worker (phase)")
     axes[0].set_ylim(bottom=0.35 * _LEAST_MS)  # room for the counts
     for axis in axes:
         style.plain_log_ticks(axis.yaxis)
@@ -91,12 +91,13 @@ def _chart(name: str, signal: str, found: Sequence[Recovery], runs: Sequence[Rep
     return Drawing(
         name=name,
         title=f"{TITLE}: a worker is {what}",
-        caption="From the signal to the end of the next step that was committed without the"
-        " struck worker, less a usual step. Each dot is one fault, the bar the median, the line"
-        " from the 5th to the 95th percentile, the small number how many there are; dotted:"
-        " 100 ms; what is below 1 ms is drawn at 1 ms. The phase is what the worker's mark said"
-        " when it was dead, whatever had been aimed at. A worker that alone would have the state"
-        " is spared. Of two deaths in one recovery the second counts.",
+        caption="Time from the signal to the end of the next step committed without the struck "
+        "worker, minus a usual step. Each dot is one fault, bars are medians, lines go "
+        "from the 5th to the 95th percentile, and small numbers count the faults. The "
+        "dotted line is 100 ms; times below 1 ms are drawn at 1 ms. The phase is the "
+        "last phase that the worker marked, even if another phase was aimed at. A worker "
+        "is spared if only it has the state. Of two deaths in one recovery, only the "
+        "second counts.",
         run_ids=[run.run_id for run in own_runs],
         figure=figure,
         table=Table(_HEADER, rows),
@@ -189,7 +190,7 @@ def _times_ms(found: Sequence[Recovery]) -> list[float]:
 
 
 def _outcomes(found: Sequence[Recovery], runs: Sequence[ReportRun]) -> Drawing:
-    """Return a table of what became of the jobs, and of workers that crashed without a fault."""
+    """Return a table of the jobs' outcomes, and of workers that crashed without a fault."""
     ids = {one.run_id for one in found}
     own_runs = [run for run in runs if run.run_id in ids]
     names = {one.run_id: f"{one.workload}, {one.system}" for one in found}
@@ -211,12 +212,12 @@ def _outcomes(found: Sequence[Recovery], runs: Sequence[ReportRun]) -> Drawing:
         rows.append([name, str(len(chosen)), str(len(own)), hits, missed, *counts])
     return Drawing(
         name="recovery-outcomes",
-        title="What became of jobs whose workers died",
-        caption=f"Hangs: faults after which no step was committed for {HANG_S:g} s. Crashes:"
-        " workers that ended with an error though nobody had struck them. Lost: times that no"
-        " worker could go on by itself and the job was resumed from its last checkpoint, which"
-        " is how a backend that stops its workers recovers. Missed: faults whose phase did not"
-        " come in time, or not in its change; nobody was struck then.",
+        title="Outcomes of jobs whose workers died",
+        caption=f"Hangs: faults after which no step was committed for {HANG_S:g} s. Crashes: "
+        "workers that ended with an error without having been struck. Lost: times that no worker "
+        "could continue and the job resumed from its last checkpoint; backends that stop their "
+        "workers always recover in this way. Missed: faults whose phase did not come in time or "
+        "in its change, so no worker was struck.",
         run_ids=[run.run_id for run in own_runs],
         table=Table(
             ["workload, system", "runs", "faults", "in the phase aimed at", "missed", "hangs",

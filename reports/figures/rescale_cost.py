@@ -88,12 +88,13 @@ def _chart(name: str, cells: dict[RescaleCell, list[RescaleTrial]], measured: Me
     return Drawing(
         name=name,
         title=f"{TITLE}: {change} ({'; '.join(settings)})",
-        caption="Diamonds are medians over changes, bars reach to the 95th percentile, dots are"
-        " single changes. The grey bands on the right span the central 95% of A/A trials: the"
-        " same formula at random moments of the system's undisturbed running, over times as long"
-        " as its rescales take. A loss inside its band is not distinguishable from nothing. The"
-        " loss is what an undisturbed job of the old size would have done more; 'net' in the table"
-        " holds the five steps after the switch to the speed of the new size.",
+        caption="Diamonds are medians over changes, bars reach to the 95th percentile, dots are "
+        "single changes. The grey bands on the right span the central 95% of A/A trials: "
+        "the same formula at random moments without a change, over periods as long as "
+        "the system's rescales. A loss inside its band is not distinguishable from zero. "
+        "The loss is the additional work that an undisturbed job of the old size would "
+        "have done; 'net' in the table compares the five steps after the switch with the "
+        "speed of the new size.",
         run_ids=[run.run_id for run in own_runs],
         figure=figure,
         table=_table(cells, measured),
@@ -190,7 +191,8 @@ def _estimate(values: Sequence[float], form: str) -> list[str]:
 
 
 def _ratio(cell: RescaleCell, cells: dict[RescaleCell, list[RescaleTrial]]) -> str:
-    """Return how many times longer each baseline of the workload stops, if any was measured."""
+    """Return how many times longer each baseline of the workload stops; empty if none was
+    measured."""
     beside = [
         other
         for other in cells

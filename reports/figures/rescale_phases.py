@@ -100,12 +100,12 @@ def _chart(
     return Drawing(
         name=name,
         title=f"{TITLE}: {next(iter(cells)).change}",
-        caption="Medians of every phase, stacked in the order in which they are recorded. Under"
-        " stop-resume the job stands still in all of them; under stop-free it trains on during"
-        " most, and the text beside a bar says how long the old workers really stopped. Phases"
-        " are of several workers, each as long as the slowest took, and some pass beside each"
-        " other: under warm-restart the switch, for which the old workers stop, has the newcomers'"
-        " phases in it.",
+        caption="Medians of every phase, stacked in the order in which they are recorded. Under "
+        "stop-resume the job is stopped during all phases; under stop-free it trains "
+        "during most of them, and the text next to a bar says how long the old workers "
+        "really stopped. A phase is as long as it took the slowest of its workers, and "
+        "phases can overlap: under warm-restart the switch, for which the old workers "
+        "stop, includes the newcomers' phases.",
         run_ids=[run.run_id for run in own_runs],
         figure=figure,
         table=Table(["program: system", "n", *(f"{phase} s" for phase in phases)], rows),

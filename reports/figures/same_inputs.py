@@ -20,7 +20,7 @@ _PANELS = (
     ("deadline_satisfactory_ratio", 0.01, "deadlines met (% of jobs)", 1.0),
     ("jct_mean_s", 60.0, "mean JCT (min)", -1.0),
 )
-"""Metric, its unit, its label, and the sign that makes more better."""
+"""Metric, its unit, its label, and the sign with which larger is better."""
 _EQUAL = 1e-9
 """Largest relative difference of two means that is attributed to rounding."""
 
@@ -32,7 +32,7 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
     """Return for each metric a figure of all inputs with its table, and a table of differences.
 
     An input is a setting that all systems have. If each seed draws another trace, as in resampling,
-    a setting has its own figures, and each of its traces is an input. An input is left out if some
+    a setting has its own figures, and each of its traces is an input. An input is left out if any
     system lacks the metric there. Mean JCT is left out if any system refused jobs, because it would
     be a mean of fewer jobs.
     """
@@ -54,7 +54,7 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
                 drawings += _drawings(inputs, values, metric, label, sign)
     if drawings:
         return drawings
-    text = "No two systems have the same inputs and a metric in common."
+    text = "No two systems share an input and a metric."
     return [Drawing("same_inputs", TITLE, missing=text)]
 
 
@@ -128,10 +128,10 @@ def _drawings(
         Drawing(
             name=f"same_inputs-{metric}-differences{inputs.suffix}",
             title=f"{TITLE}: differences of {label}{inputs.title}",
-            caption="Mean over the inputs of the first system's value less the other's, with the"
-            " 95% bootstrap interval over inputs, given from 5 on; windows of one trace count as"
-            " inputs of their own. Beside it on how many inputs the first is better, the same"
-            " or worse.",
+            caption="Mean over the inputs of the first system's value minus the other's, with "
+            "the 95% bootstrap interval over inputs, given from 5 inputs on; windows of "
+            "one trace count as separate inputs. The last columns count the inputs on "
+            "which the first is better, the same or worse.",
             run_ids=run_ids,
             table=Table(["first, other", "difference", "better", "the same", "worse"], pairs),
         ),

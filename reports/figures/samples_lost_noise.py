@@ -12,7 +12,7 @@ from reports.figures.declared import Declared
 from reports.measures.rescales import Measured, measure
 from reports.runs.selection import ReportRun
 
-TITLE = "Samples lost, and what the formula says of nothing"
+TITLE = "Samples lost in rescales, and in A/A trials without a change"
 LEAST = 3
 
 
@@ -85,10 +85,10 @@ def _chart(name: str, measured: Measured, kind: str, before: int, after: int) ->
     return Drawing(
         name=name,
         title=f"{TITLE}: {change}",
-        caption="Each curve says which share of the changes lost at most so much. The grey one"
-        " evaluates the same formula at random moments at which nothing was changed, once"
-        " beside every change and over as long a time. The number of A/A trials is smaller"
-        " where no stretch of undisturbed steps was long enough.",
+        caption="Each curve is the share of changes whose loss is at most the given number of "
+        "steps. The grey curve evaluates the same formula at random moments without a change, "
+        "once for every change and over as long a time. There are fewer A/A trials if no stretch "
+        "of undisturbed steps was long enough.",
         run_ids=[run.run_id for run in own_runs],
         figure=figure,
         table=_table(losses, noise),

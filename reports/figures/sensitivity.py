@@ -26,10 +26,10 @@ _PANELS = (
 )
 """Metric, its bound, unit and label."""
 _DROPPED = ("jobs_refused", "jobs_failed")
-"""Counts of jobs that are not in a mean of completion times."""
+"""Counts of jobs that a mean of completion times leaves out."""
 _LEAST_ON_AXIS, _MOST_ROWS = 3, 4
-"""Fewest values of a number that has its own axis although other options vary too. The second is
-the most combinations of the others, each of which has a row of panels."""
+"""Smallest number of values for which an option has its own axis although other options vary too.
+Then the largest number of combinations of the other options, each of which has a row of panels."""
 _ROOM = 1.06
 """Height of a panel over its highest value."""
 _BOUND = "bound (no system)"
@@ -85,10 +85,10 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
         Drawing(
             name="sensitivity",
             title=f"{TITLE} to {axis.label}",
-            caption="Means over trials, with their 95% intervals (Student's t; bars, and ± in the"
-            " table) from 5 trials on. The bound is no system: by the profile no schedule could be"
-            " better, and none may be as good. A scheduler that refuses jobs, or whose jobs"
-            " fail, has no mean JCT here, as only the others would count.",
+            caption="Means over trials, with their 95% intervals (Student's t; bars, and ± in "
+            "the table) from 5 trials on. The bound is not a system: by the profile no schedule "
+            "can be better, and perhaps none can be as good. A scheduler that refuses jobs, or "
+            "whose jobs fail, has no mean JCT here, because the mean would leave out those jobs.",
             run_ids=[run.run_id for run in runs],
             figure=figure,
             table=Table(["system", *(f"{axis.label} {_said(v)}" for v in axis.places)], rows),
@@ -98,18 +98,18 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
 
 @dataclass(frozen=True)
 class _Axis:
-    """The horizontal axis: the values of its options, in order, and their positions."""
+    """Horizontal axis: the values of its options, in order, and their positions."""
 
     label: str
     places: Mapping[_Point, float]
     is_number: bool
-    """True if the axis is a scale, False if its positions are only next to each other."""
+    """True if the axis is a numeric scale, False if it is a row of labels."""
 
     @classmethod
     def of(cls, names: Sequence[str], points: Iterable[_Point]) -> _Axis:
         """Return the axis of these options, whose values in all runs are ``points``.
 
-        Numbers that only change together are a scale by the first of them.
+        Numbers that only change together form a scale by the first of them.
         """
         values = sorted(set(points), key=_order)
         scale = {point: float(point[0]) for point in values if all(map(_is_number, point))}
@@ -137,10 +137,11 @@ def _varied(options: Sequence[Mapping[str, Any]]) -> list[str]:
 def _split(
     names: Sequence[str], options: Sequence[Mapping[str, Any]]
 ) -> tuple[list[str], list[str]]:
-    """Return the options along the horizontal axis, and those across, which have rows of panels.
+    """Return the options along the horizontal axis, and the other options, which have rows of
+    panels.
 
-    Options with one-to-one values change together and stay together. One number of several values
-    is the axis if the rest makes few rows; else all options are along the axis.
+    Options with one-to-one values change together and stay together. A single numeric option is the
+    axis if the other options give few rows; else all options are along the axis.
     """
     tied: list[list[str]] = []
     for name in names:

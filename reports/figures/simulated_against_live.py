@@ -1,4 +1,4 @@
-"""The simulator against live runs: relative error of every metric, with its interval."""
+"""Simulator compared with live runs: relative error of every metric, with its interval."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from reports.runs.selection import ReportRun, groups, labels
 
 TITLE = "Simulated against live"
 FAR, LINEAR = 60, 10
-"""Errors in %: if any is above the first, the scale is logarithmic, and linear up to the second."""
+"""Limits in %: the scale is logarithmic if an error is above the first, and linear up to the
+second."""
 TICKS = (5, 10, 30, 100, 300, 1000, 3000, 10000)
 
 
@@ -111,10 +112,11 @@ def _caption(found: Sequence[Comparison]) -> str:
         f" is given below {MIN_TRIALS}, and circles mark such means."
     )
     return (
-        f"{interval} Small dots are single trials. The pale bar spans the live trials around"
-        " their own mean: an error inside it is not distinguishable from the live spread."
+        f"{interval} Small dots are single trials. The pale bar spans the live trials around their "
+        "mean: an error inside the bar is not distinguishable from the live spread."
         + (
-            " Simulated is the mean of drawn simulations; intervals count how far it is known."
+            " Simulated values are means over drawn simulations; intervals include the "
+            "uncertainty of these means."
             if any(any(one.draws) for one in found)
             else ""
         )

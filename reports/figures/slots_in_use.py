@@ -19,7 +19,7 @@ TITLE = "Slots in use over time"
 MAX_PANELS = 10
 _CAPACITY = "slots of the cluster that were up"
 _BINS = 1500
-"""Most steps of a curve; a curve with more is drawn as its means over as many stretches."""
+"""Largest number of steps of a curve; longer curves are drawn as means over that many stretches."""
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
@@ -62,10 +62,10 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
             Drawing(
                 name=f"slots-in-use-{number}",
                 title=title,
-                caption="Slots held by jobs, of the first trial; the dashed line is those"
-                " of the cluster that were up. Slots are held while a job starts or rescales, too."
-                f" Curves of more than {_BINS:,} steps are means over as many equal stretches of"
-                f" time.{more}",
+                caption="Slots held by jobs, of the first trial; the dashed line shows the slots "
+                "of the cluster that were up. A job also holds its slots while it starts or "
+                f"rescales. Curves of more than {_BINS:,} steps are means over as many equal "
+                f"stretches of time.{more}",
                 run_ids=[run.run_id for run in shown],
                 figure=figure,
             )
@@ -74,7 +74,7 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
 
 
 def _mean(run: ReportRun) -> str:
-    """Return in words the mean of slots in use, over all slots and over those that were up."""
+    """Return a text with the mean of slots in use, over all slots and over slots that were up."""
     mean = run.metrics.get("slot_utilization_mean")
     if mean is None:
         return ""

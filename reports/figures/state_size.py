@@ -48,7 +48,7 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
         _chart(f"state-size-{number}", points[key], measured.runs)
         for number, key in enumerate(sorted(points), 1)
     ]
-    reason = f"No live run of the selection trains a workload whose options tell {STATE_BYTES}."
+    reason = f"No live run of the selection trains a workload with the option {STATE_BYTES}."
     return drawings or [Drawing("state-size", TITLE, missing=reason)]
 
 
@@ -109,12 +109,12 @@ def _chart(
     return Drawing(
         name=name,
         title=f"{TITLE}: {cell.change}",
-        caption="Medians; bars from the lower quartile to the 95th percentile. The grey lines"
-        " are what it takes to copy that many bytes once, in memory and through a loopback"
-        " socket, as measured on this machine; dashed on the right: a tenth of what a warm restart"
-        " loses. A step grows longer with the state, so the loss in steps can fall while the pause"
-        " rises. Net: the steps after the switch are held to the speed that the new size settles"
-        " at; logarithmic beyond ±1.",
+        caption="Medians; bars from the lower quartile to the 95th percentile. The grey lines "
+        "are the times to copy that many bytes once, in memory and through a loopback "
+        "socket, as measured on this machine; dashed on the right: a tenth of the loss "
+        "of a warm restart. Steps grow longer with the state, so the loss in steps can "
+        "fall while the pause rises. Net: steps after the switch are compared with the "
+        "speed at which the new size settles; logarithmic beyond ±1.",
         run_ids=[run.run_id for run in own_runs],
         figure=figure,
         table=Table(

@@ -65,7 +65,8 @@ def _rows(runs: Sequence[ReportRun]) -> list[Row]:
 
 
 def summarise(changes: Iterable[tuple[str, Sequence[ChangeRecord]]]) -> list[Row]:
-    """Return one row for each workload, kind and sizes, of the changes that were done and timed."""
+    """Return one row for each workload, kind and pair of sizes, from completed and timed
+    changes."""
     found: dict[tuple[str, str, int, int], list[Mapping[str, float]]] = {}
     for workload, members in changes:
         for change in members:
@@ -137,7 +138,7 @@ def _chart(name: str, title: str, rows: Sequence[Row], runs: Sequence[ReportRun]
             for row in sorted(rows, key=lambda row: row.label)
         ],
     )  # fmt: skip
-    source = "" if runs[0].is_live else " These durations are the profile's, not measured by it."
+    source = "" if runs[0].is_live else " These durations are taken from the profile, not measured."
     left_out = len(rows) - len(shown)
     more = f" The {left_out} rarest kinds are in the table only." if left_out else ""
     return Drawing(

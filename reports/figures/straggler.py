@@ -19,7 +19,8 @@ _Cell = tuple[str, int, int, float]
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
-    """Return one figure, with a panel for each number of workers and of slow ones, and speed."""
+    """Return one figure, with a panel for each number of workers, number of slow workers and
+    speed."""
     found = [case for case in cases(runs) if case.usual]
     if not found:
         reason = "No live run of the selection has slowed workers (engine.faults.speed)."
@@ -60,11 +61,11 @@ def _chart(found: Sequence[Case], runs: Sequence[ReportRun]) -> Drawing:
         axis.label_outer()
     for axis in axes.flat[max(0, len(cells) - columns) : len(cells)]:  # the lowest of a column
         axis.xaxis.set_tick_params(labelbottom=True)
-        axis.set_xlabel("time since it became slow (s)")
+        axis.set_xlabel("time since workers became slow (s)")
     handles = [axes[0][0].plot([], [], label=_RULES[rule], **looks.line(rule))[0] for rule in rules]
     level = axes[0][0].plot(
         [], [], color=style.MUTED, linewidth=0.9, linestyle=style.DASHES[2],
-        label="without the slow, at no cost",
+        label="without slow workers, at no cost",
     )  # fmt: skip
     figure.legend(handles=[*handles, *level], loc="outside upper left", ncols=3)
     ids = {case.run_id for case in found}
@@ -75,10 +76,10 @@ def _chart(found: Sequence[Case], runs: Sequence[ReportRun]) -> Drawing:
     return Drawing(
         name="straggler-1",
         title=TITLE,
-        caption="Workers are stopped and continued all the time from one moment on, so that"
-        " they run at a share of their speed. Every run is a line of its own: samples per second"
-        " over one second, in % of the same run before. Detection and removal count from that"
-        " moment to the first word of it and to the first step without the slow workers.",
+        caption="From one moment on, workers are repeatedly stopped and continued, so that they "
+                "run at a share of their speed. Each line is one run: samples per second over "
+                "one second, in % of the same run before. From that moment, the table counts the "
+                "time to the first report of the slow workers and to the first step without them.",
         run_ids=sorted(ids | {one.run_id for one in quiet}),
         figure=figure,
         table=Table(
@@ -115,8 +116,8 @@ def _row(cell: _Cell, rule: str, own: Sequence[Case]) -> list[str]:
 
 
 def _quiet_row(quiet_s: float, mistaken: int) -> list[str]:
-    """Return the row on the time with the rule on and no slow worker: all removals are mistakes."""
-    name = f"nobody slow, {quiet_s:.0f} s in all: {_RULES['remove']}"
+    """Return the row for the time without slow workers, in which every removal is a mistake."""
+    name = f"no slow workers, {quiet_s:.0f} s in all: {_RULES['remove']}"
     return [name, "", "", "", "", f"{mistaken} by mistake", "", "", "", ""]
 
 

@@ -1,4 +1,4 @@
-"""Gantt chart of a run: which job held which slots when."""
+"""Gantt chart of a run: the slots that each job held over time."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
         size = run.stored.table_bytes("grants")
         if not 0 < size <= MAX_BYTES:
             reason = (
-                f"{run.run_id} has {size:,} bytes of records of who held which slots;"
-                f" charts are drawn from 1 to {MAX_BYTES:,}."
+                f"{run.run_id} has {size:,} bytes of records of held slots; charts are drawn for 1 "
+                f"to {MAX_BYTES:,}."
             )
             drawings.append(Drawing(name, title, missing=reason))
             continue

@@ -23,7 +23,10 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
     steady = steady_speeds(live)
     workloads = sorted({p.workload for p in points if p.workload in steady})
     if not workloads:
-        reason = "No live run of the selection has a script with every_s beside a baseline."
+        reason = (
+            "No live run of the selection has a script with every_s and a baseline to "
+            "compare it with."
+        )
         return [Drawing("transient-slots", TITLE, missing=reason)]
     return [_chart(workloads, points, steady, live)]
 
@@ -73,8 +76,8 @@ def _chart(
                          f"{ideal:+.1f}", "; ".join(cells), even])  # fmt: skip
         axis.set_title(workload)
         axis.set_xscale("log")
-        axis.set_xlabel("window, second slot in its latter half (s)")
-        axis.set_ylabel("samples more than on one slot (%)")
+        axis.set_xlabel("length of the window; the second slot is there in its second half (s)")
+        axis.set_ylabel("additional samples compared with one slot (%)")
         axis.label_outer()
     for axis in axes:
         style.plain_log_ticks(axis.xaxis)
@@ -83,10 +86,10 @@ def _chart(
     return Drawing(
         name="transient-slots-1",
         title=TITLE,
-        caption="Throughput over whole windows, the first one left out, against a job that"
-        " leaves the second slot alone. Below the line it would have been better off without."
-        " Break-even in the table: how long the slot must stay for two stops of the median"
-        " length to pay, by EDL's reckoning.",
+        caption="Throughput over whole windows except the first, compared with a job that does "
+                "not use the second slot. Below the line, the job would have been faster without "
+                "the second slot. Break-even in the table: how long the slot must stay to make "
+                "up for two stops of the median length, by EDL's formula.",
         run_ids=[run.run_id for run in runs],
         figure=figure,
         table=Table(

@@ -53,9 +53,9 @@ def _chart(name: str, run: ReportRun) -> Drawing:
     return Drawing(
         name=name,
         title=title,
-        caption="Share of the jobs of a class that waited at most so many times as long as they"
-        " ran, of the first trial; a curve further right has waited longer. Jobs are in classes by"
-        " slots times running time.",
+        caption="Share of the jobs of a class whose ratio of waiting time to running time is at "
+        "most the given value, in the first trial; jobs of a curve further right have waited "
+        "longer. Jobs are in classes by slots times running time.",
         run_ids=[run.run_id],
         figure=figure,
         table=Table(["class", "jobs", *(f"waited > {mark:g}×" for mark in _MARKS)], rows),

@@ -21,7 +21,7 @@ POLICIES: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Trained:
-    """The model of a run that trained one job to its end."""
+    """Model of a run that trained one job to its end."""
 
     run_id: str
     way: str
@@ -47,7 +47,7 @@ class Trained:
 
 
 def trained(runs: Iterable[ReportRun]) -> list[Trained]:
-    """Return the models of live runs that trained one job whole and evaluated it.
+    """Return the models of live runs that trained one job to its end and evaluated it.
 
     No step of such a run was credited by fast-forward. The models are sorted by way, workers and
     seed.
@@ -84,7 +84,7 @@ def named_workers(workers: str) -> str:
 
 
 def models_of_a_seed(models: Sequence[Trained]) -> int:
-    """Return the largest number of models of one seed that differ in any bit."""
+    """Return the number of models of one seed that differ in any bit, the largest over seeds."""
     found: dict[int, set[str]] = defaultdict(set)
     for model in models:
         found[model.seed].add(model.digest)
@@ -105,7 +105,8 @@ def same_bits(models: Sequence[Trained], ways: Mapping[str, Sequence[Trained]]) 
 
 
 def over_seeds(models: Sequence[Trained]) -> dict[str, list[Trained]]:
-    """Return models that differ only in their seed, by way and workers, to show its effect."""
+    """Return models that differ only in their seed, by way and workers, to show the seed's
+    effect."""
     found: dict[str, list[Trained]] = defaultdict(list)
     for model in models:
         found[f"{model.way}, {model.workers} workers"].append(model)
@@ -161,7 +162,7 @@ def sizes(steps: Sequence[StepRecord]) -> str:
 
 
 def variation(steps: Sequence[StepRecord], scaling: str) -> str:
-    """Return what tells models of one way and seed apart: their workers or their batches.
+    """Return what distinguishes models of one way and seed: their workers or their batches.
 
     The batches are returned if they changed on a fixed number of workers under ``strong``, a policy
     that does not set the batch.
@@ -173,7 +174,7 @@ def variation(steps: Sequence[StepRecord], scaling: str) -> str:
 
 
 def _runs(values: Sequence[int]) -> list[int]:
-    """Return the values without any that equals the value before it."""
+    """Return the values without repetitions of the value before."""
     return [*values[:1], *(after for before, after in pairwise(values) if after != before)]
 
 

@@ -1,4 +1,4 @@
-"""Numbers of a replay on a cluster that only criteria need: load, waiting, idle slots, speed.
+"""Numbers of a replay on a cluster for criteria: load, waiting, idle slots, speed.
 
 The functions are pure functions of a run's records. Times are in seconds, shares are of 1.
 """
@@ -22,7 +22,7 @@ SIZE_CLASSES = (0.0, 0.2, 0.5, 0.9, 1.0)
 """Ends of the classes of jobs by slots times running time, as shares of all jobs [EDL, section
 2.3]."""
 CROWDED = 2.0
-"""Submissions of an hour over the hourly mean from which the hour is a burst; our choice."""
+"""Ratio of an hour's submissions to the hourly mean from which the hour is a burst; our choice."""
 FEW_HELD = 2.0 / 3.0
 """Share of slots held below which a cluster is clearly under-used; our choice."""
 
@@ -209,10 +209,10 @@ def _size_spread(run: ReportRun) -> float | None:
 
 
 def _speedups(run: ReportRun, after: int) -> tuple[float, float] | None:
-    """Return the sum of speedups over one slot, and the slots held, before job ``after`` + 1 comes.
+    """Return the sum of speedups relative to one slot, and the slots held, just before job
+    ``after`` + 1 arrives.
 
-    If job ``after`` is the last, the moment is as long after its arrival as the previous arrival
-    was before it.
+    If job ``after`` is the last, the moment is one previous inter-arrival time after its arrival.
     """
     arrivals = sorted(job.arrival_s for job in run.jobs)
     if not 1 < after <= len(arrivals):

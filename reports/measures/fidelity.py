@@ -51,9 +51,10 @@ class Comparison:
     speeds: Sequence[float | None] = ()
     """Speed of the machine in each trial over that of the profile; None if unknown."""
     own: Sequence[float | None] = ()
-    """Error for each live trial simulated again at its workers' own speeds; None if it was not."""
+    """Error for each live trial, simulated again at its workers' own speeds; None if it was not
+    simulated again."""
     draws: Sequence[float] = ()
-    """Each simulated run over the mean of its seed, minus 1; not 0 if the runs were drawn."""
+    """Each simulated run over the mean of its seed, minus 1; other than 0 if speeds were drawn."""
 
     @property
     def error(self) -> Estimate:
@@ -109,9 +110,9 @@ def engine_pairs(runs: Sequence[ReportRun]) -> dict[tuple[str, str], list[Report
 def compare(runs: Sequence[ReportRun]) -> list[Comparison]:
     """Return a comparison for every metric of every system that has live and simulated runs.
 
-    A live trial is compared with the mean of the simulated runs of its seed. These are all alike
-    unless their speeds and costs were drawn. A trial whose seed has none is compared with the only
-    simulated seed, if there is one.
+    A live trial is compared with the mean of the simulated runs of its seed. These are all equal
+    unless their speeds and costs were drawn. A trial whose seed was not simulated is compared with
+    the only simulated seed, if there is exactly one.
     """
     found = []
     for (system,), trials in groups(runs, "system").items():
@@ -149,7 +150,7 @@ def _expected(runs: Sequence[ReportRun], metric: str) -> tuple[dict[int, float],
         if metric in run.metrics:
             by_seed.setdefault(run.trial[0], []).append(run.metrics[metric])
     means = {seed: fmean(values) for seed, values in by_seed.items()}
-    # Equal values get exactly 0: their mean may differ from them in the last digit.
+    # Equal values get exactly 0, because rounding could make their mean differ in the last digit.
     draws = [
         value / means[seed] - 1 if len(set(values)) > 1 and means[seed] else 0.0
         for seed, values in by_seed.items()

@@ -1,4 +1,4 @@
-"""Hangs in stored runs: how soon they were detected, and workers killed without having hung."""
+"""Hangs in stored runs: the time to their detection, and workers killed by mistake."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reports.runs.selection import ReportRun
 
 @dataclass(frozen=True, order=True)
 class HangCell:
-    """Properties that a group of runs shares."""
+    """Group of runs: the properties that these share."""
 
     workload: str
     stress_processes: int
@@ -29,10 +29,11 @@ class Watched:
     detection_s: Sequence[float]
     """Seconds from the signal to the kill of the silent worker, for each detected hang."""
     next_step_s: Sequence[float]
-    """Seconds from the signal to the end of the survivors' next step, less a usual step."""
+    """Seconds from the signal to the end of the survivors' next step, minus a usual step."""
     num_false_kills: int
     hours: float
-    """Wall-clock hours in which the job held two slots or more: a worker could be accused."""
+    """Wall-clock hours in which the job held two slots or more, so that a worker could be
+    accused."""
 
 
 def watched(runs: Iterable[ReportRun]) -> dict[HangCell, Watched]:
@@ -55,7 +56,7 @@ def _watched(runs: Sequence[ReportRun]) -> Watched:
         detections += [one for one in known if one is not None]
         num_hangs += sum(fault.signal == "SIGSTOP" for fault in faults)
         kills += len(false_kills(faults, accusations))
-    struck = [run for run in runs if run.stored.rows("faults")]  # other runs may lack their steps
+    struck = [run for run in runs if run.stored.rows("faults")]  # only these runs need their steps
     hangs = [one for one in recoveries(struck) if one.fault.signal == "SIGSTOP"]
     held_s = sum(
         (grant.end_s - grant.start_s) * run.dilation

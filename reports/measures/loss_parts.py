@@ -1,4 +1,4 @@
-"""The parts of a change of size, and the samples lost in each."""
+"""Parts of a change of size, and the samples lost in each."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from harness.metrics.samples_lost import Window, lost_between
 from harness.results.records import ChangeRecord, StepRecord
 
 PARTS: Mapping[str, str] = {
-    "until counted in": "from the request until the newcomers are counted in, or, where none take"
-    " the state while others train, until the stop",
-    "joining": "from then to the stop: newcomers take the state or wait for it, and meet others",
+    "until counted in": "from the request until the newcomers are counted in, or until the stop "
+    "if no newcomer takes the state while others train",
+    "joining": "from then to the stop: newcomers take the state or wait for it, and connect to "
+    "the other workers",
     "stopped": "the stopping time",
-    "five steps after": "the first steps at the new size, beside what it settles at",
+    "five steps after": "the first steps at the new size, compared with the speed at which it "
+    "settles",
 }
 """Parts of a change of size with their meaning, in the order in which they follow each other."""
 

@@ -34,7 +34,7 @@ def held_out_accuracy(model: Trained, label: int | None) -> float:
 
 
 def spread(models: Sequence[Trained], label: int | None) -> float:
-    """Return the largest less the smallest accuracy of a class over numbers of workers.
+    """Return the largest minus the smallest accuracy of a class over numbers of workers.
 
     The class None means all samples. With several seeds the result is the mean over seeds.
     """

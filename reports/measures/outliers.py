@@ -1,4 +1,4 @@
-"""Runs far from the others of their cell: they are reported, and stay in every number."""
+"""Outliers among the runs of a cell: they are reported, and no number leaves them out."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class OutlierCell:
     engine: str
     metric: str
     low: float
-    """Lower fence: first quartile less 1.5 interquartile ranges."""
+    """Lower fence: first quartile minus 1.5 interquartile ranges."""
     high: float
     """Upper fence: third quartile plus 1.5 interquartile ranges."""
     values: Mapping[str, float]
@@ -38,11 +38,11 @@ class OutlierCell:
 
 
 def cells(runs: Sequence[ReportRun], metrics: Sequence[str]) -> list[OutlierCell]:
-    """Return the cells of runs that have enough trials to tell outliers.
+    """Return the cells of runs that have enough trials to find outliers.
 
     Args:
         runs: runs of one study, under the names of its page.
-        metrics: metrics to examine, each on its own.
+        metrics: metrics to examine, each separately.
     """
     found = []
     for (setting, engine, _), trials in groups(runs, "setting", "engine", "system").items():

@@ -1,4 +1,4 @@
-"""Profiles that a running job made of itself (EDL, section 6.2)."""
+"""Profiles measured by successive scale-in of a running job (EDL, section 6.2)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def profiles(changes: Sequence[ChangeRecord], dilation: float = 1.0) -> list[Pro
     """Return every series of scale-ins of one job, by one slot at a time down to one slot.
 
     A series begins when the job has the largest size and ends with the request of the next change.
-    That request comes when the steps to measure at one slot are done.
+    That request comes after the measured steps on one slot.
     """
     found = []
     sizes: list[int] = []

@@ -29,14 +29,15 @@ class Recovery:
     workload: str
     fault: FaultRecord
     recovery_s: float | None
-    """Seconds from the signal to the end of the next step committed without the worker, less a
+    """Seconds from the signal to the end of the next step committed without the worker, minus a
     usual step; None if no step came after the signal, or too few before it."""
     next_s: float | None
     """Seconds as above, but with the usual step included; None if no step came."""
 
     @property
     def phase(self) -> str:
-        """Activity of the worker when it died, by its mark; without a mark, that of its job."""
+        """Activity of the worker when it died, by its phase marker; without a marker, that of its
+        job."""
         return self.fault.phase if self.fault.struck_in == UNMARKED else self.fault.struck_in
 
     @property
@@ -48,8 +49,8 @@ class Recovery:
 def recoveries(runs: Iterable[ReportRun]) -> list[Recovery]:
     """Return every fault of these runs, each of which trains one job.
 
-    A fault is left out if another fault followed before training continued. Such a fault only
-    prepares a death during its recovery, and has no recovery of its own.
+    A fault is left out if another fault followed before training continued. It only prepares a
+    fault during recovery, so its own recovery cannot be measured.
     """
     chosen = [run for run in runs if run.stored.table_bytes("faults")]
     names = system_names(chosen)
@@ -84,7 +85,7 @@ def next_step_s(steps: Sequence[StepRecord], fault: FaultRecord) -> float | None
     """Return the seconds until the next step is committed without the worker; None if none is.
 
     That step is the first with fewer workers, or else the first that began after the signal. A step
-    that was under way may still have ended with the worker's share.
+    in progress at the signal may still have included the worker's gradients.
     """
     before = _before(steps, fault)
     num_workers = before[-1].num_workers if before else 0

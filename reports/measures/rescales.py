@@ -13,19 +13,19 @@ from reports.runs.selection import ReportRun
 
 KINDS = ("rescale", "migrate")
 BASELINE = "warm_restart"
-"""Backend with whose losses those of other backends are compared."""
+"""Backend whose losses are the baseline for other backends."""
 SHARE = 10
 """Figures draw the baseline's loss divided by this, to show where a system loses less."""
 MAX_BYTES = 30_000_000
 """Size of the largest table of steps that is read, bytes."""
 _SAME_STEPS = 0.5
-"""Largest difference in steps between a window's loss and the recorded one. The times of a request
-that the replay and the engine record differ by less."""
+"""Largest allowed difference, in steps, between the loss of a window and the recorded loss. Replay
+and engine record slightly different times of a request, but the difference is smaller than this."""
 
 
 @dataclass(frozen=True)
 class RescaleCell:
-    """Properties that trials share."""
+    """Group of trials: the properties that these share."""
 
     setting: str
     workload: str
@@ -69,7 +69,7 @@ class RescaleTrial:
 
     @property
     def net_steps(self) -> float | None:
-        """Samples lost in steps, where the new size's speed is the norm after the switch."""
+        """Samples lost, in steps; after the switch the reference is the new size's own speed."""
         lost = None if self.window is None else self.window.lost_net
         return None if lost is None else lost / self.global_batch
 
@@ -181,7 +181,7 @@ def by_change(
 def system_names(runs: Iterable[ReportRun]) -> dict[str, str]:
     """Return a short name for the backend of every run, by run id.
 
-    The name has the options that tell runs of this backend apart. It leaves out the scheduler,
+    The name has the options that distinguish runs of this backend. It leaves out the scheduler,
     which is only the script that asks for the changes.
     """
     options: dict[str, list[Mapping[str, str]]] = {}
@@ -247,8 +247,9 @@ def _windows(
 ) -> dict[int, Window]:
     """Return the window of every change whose loss is about the recorded one.
 
-    Steps are on the wall clock and requests on the engine's clock, which runs ahead once steps have
-    been credited. The window of a later change would lie in the wrong place, so it is left out.
+    Steps are on the wall clock, requests on the engine's clock, which is ahead after credited
+    steps. The window of a later change would then be at the wrong place, so such windows are left
+    out.
     """
     found = {}
     for change in changes:

@@ -30,7 +30,7 @@ class Speed:
     """Throughput of the median step."""
     per_slot: float
     memory_bytes: float | None
-    """Largest resident memory less that at the start of the run; None if not sampled in time."""
+    """Largest resident memory minus that at the start of the run; None if not sampled in time."""
 
 
 def speeds(runs: Sequence[ReportRun]) -> list[Speed]:
@@ -75,7 +75,7 @@ def samples_per_s(run: ReportRun) -> float | None:
 
 
 def workers_memory_bytes(run: ReportRun) -> float | None:
-    """Return the largest resident memory of a run's processes, less that at its start.
+    """Return the largest resident memory of a run's processes, minus that at its start.
 
     The first sample precedes all workers. The result is None if the run or its workers ended before
     the second sample. Pages that processes share count in each of them.

@@ -16,7 +16,7 @@ throughput is measured. Workers that become slow within this time are one case."
 
 @dataclass(frozen=True)
 class Case:
-    """One moment of one run at which workers became slow; times count from it, in seconds."""
+    """Moment of a run at which workers became slow; times are seconds from that moment."""
 
     run_id: str
     rule: str
@@ -29,7 +29,7 @@ class Case:
     usual: float | None
     """Samples per second before the slowing."""
     slow: float | None
-    """Samples per second while the slow workers were among the others."""
+    """Samples per second while the slow workers were part of the job."""
     after: float | None
     """Samples per second without the slow workers; None if any of them stayed."""
     detected_s: float | None
@@ -62,7 +62,8 @@ def cases(runs: Iterable[ReportRun]) -> list[Case]:
 
 
 def watched(runs: Iterable[ReportRun]) -> list[Watched]:
-    """Return, for every live run with the rule on, the time without a slow worker and mistakes."""
+    """Return, for every live run with the rule on, the time without slow workers and the mistaken
+    removals."""
     found = []
     for run in runs:
         if not run.is_live or _rule(run) == "off" or not run.stored.table_bytes("steps"):
@@ -122,7 +123,7 @@ def curve(
 ) -> list[tuple[float, float]]:
     """Return the samples per second in each bin of ``bin_s``, at its middle, from ``zero_s``.
 
-    A step counts in the bin in which it ends, with its time and the pause before it.
+    A step belongs to the bin in which it ends; its time includes the pause before it.
     """
     ends = [(step.started_s + step.duration_s - zero_s, step.global_batch) for step in steps]
     points = []

@@ -14,7 +14,7 @@ from reports.runs.selection import ReportRun
 
 @dataclass(frozen=True)
 class TransientPoint:
-    """One run that used a transient slot."""
+    """Run that used a transient slot."""
 
     run_id: str
     workload: str
@@ -48,7 +48,8 @@ def transient_points(runs: Sequence[ReportRun]) -> list[TransientPoint]:
 
 
 def script_end_s(run: ReportRun) -> float:
-    """Return when the last change of slots was complete; a job may train on after its script."""
+    """Return the time of the last completed change of slots; a job may continue after its
+    script."""
     ends = [change.ended_s for change in run.changes if change.ended_s is not None]
     return max(ends, default=math.inf)
 
@@ -58,7 +59,7 @@ def whole_windows(
 ) -> float | None:
     """Return the samples per second over all whole windows but the first; None if there is none.
 
-    A step counts with the part of it that lies inside.
+    A step across the end of a window counts in proportion to its part inside.
 
     Args:
         steps: steps of one job, in order.

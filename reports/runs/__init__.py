@@ -1,1 +1,1 @@
-"""Stored runs as reports select and name them."""
+"""Selection and naming of stored runs for reports."""

@@ -14,7 +14,7 @@ from reports.runs.selection import ReportRun, SelectionError, sweep_of
 
 
 def description(study: str) -> str:
-    """Return what a study compares, by its file; "" without a file or a description."""
+    """Return the description of a study from its file; "" without a file or a description."""
     path = option_files("study").get(study)
     if path is None:
         return ""
@@ -78,7 +78,7 @@ def _num_jobs(run: ReportRun) -> int:
 
 
 def _trained(runs: Sequence[ReportRun]) -> str:
-    """Return which workloads were trained, on which machines."""
+    """Return a text on the workloads that were trained and the machines."""
     pools = sorted(
         {str(run.stored.manifest.get("choices", {}).get("workload", "?")) for run in runs}
     )
@@ -87,22 +87,23 @@ def _trained(runs: Sequence[ReportRun]) -> str:
 
 
 def elsewhere(runs: Sequence[ReportRun]) -> str:
-    """Return which machines trained the same points in runs that are not shown; "" if none did."""
+    """Return a note on runs of the same points by other machines, which are not shown; "" if
+    none."""
     counts = Counter(slug for run in runs for slug in run.also_on)
     if not counts:
         return ""
     listed = " and ".join(f"{_count([n], 'run')} of {slug}" for slug, n in sorted(counts.items()))
     return (
-        f"Not shown: {listed}, of points that are shown as another machine ran them;"
-        " to see them, give --results the folder of that machine alone."
+        f"Not shown: {listed}, whose points are shown from another machine; to see these runs, "
+        "give --results the folder of their machine alone."
     )
 
 
 def edited(runs: Sequence[ReportRun], studies: Collection[str] | None = None) -> str:
-    """Return which runs are left out since their trace or profile was edited; "" if none.
+    """Return a note on runs left out because their trace or profile was edited; "" if none.
 
     Args:
-        runs: those of one call of ``select``.
+        runs: runs that one call of ``select`` returned.
         studies: only runs of these studies are counted; None counts all.
     """
     left_out = runs[0].left_out if runs else ()
@@ -112,8 +113,8 @@ def edited(runs: Sequence[ReportRun], studies: Collection[str] | None = None) ->
     counts = Counter(each.what for each in own)
     listed = " and ".join(f"{_count([n], 'run')} on {what}" for what, n in sorted(counts.items()))
     return (
-        f"Not shown: {listed}, edited since; to compare earlier contents with later ones, give the"
-        " edited file a name of its own."
+        f"Not shown: {listed}, edited since; to compare earlier with later contents, save the "
+        "edited file under a new name."
     )
 
 

@@ -1,4 +1,4 @@
-"""The whole report: an overview, a page for each paper and study, and pages on other questions."""
+"""Builder of the whole report: an overview, a page for each paper and study, and other pages."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ _OTHERS = "other"
 """Name of the page with the runs that belong to no study."""
 
 DrawStudy = Callable[[str, Sequence[ReportRun], Path, str], list[Drawn]]
-"""Function that draws a study's page into a folder, with a section in HTML about its claims, and
-returns the page's drawings."""
+"""Type of the function that draws a study's page. Its arguments are the folder and an HTML section
+about claims; it returns the page's drawings."""
 
 
 def by_study(runs: Sequence[ReportRun]) -> dict[str, list[ReportRun]]:
@@ -101,7 +101,7 @@ def write_site(
         section = template.render(claims=claims, scales=scales, command=_command(study))
         return draw(study, studies[study], out / STUDIES / study, section)
 
-    # The longest studies begin first, so that none is drawn alone at the end.
+    # The longest studies begin first, so that none of them runs alone at the end.
     longest_first = sorted(studies, key=lambda study: -len(studies[study]))
     found = dict(zip(longest_first, processes.each(draw_one, longest_first), strict=True))
     material = Material(

@@ -1,4 +1,5 @@
-"""The static page: every drawing, the facts of every run, and the commands to repeat them."""
+"""Writer of a static page: every drawing, the facts of every run, and the commands to repeat
+them."""
 
 from __future__ import annotations
 
@@ -121,7 +122,8 @@ def _remove_earlier(out: Path) -> None:
 
 
 def _listed(listing: Path) -> list[Path]:
-    """Return the files that a list of figures or tables names, as far as they lie in its folder.
+    """Return the files that a list of figures or tables names; files outside its folder are
+    ignored.
 
     Raises:
         SelectionError: the list is damaged.
@@ -182,7 +184,7 @@ def _section(drawing: Drawing, picture: str, table_links: str, runs: Sequence[Re
 
 
 def _told(runs: Sequence[ReportRun]) -> str:
-    """Return in HTML what the runs of a page assume, and what their traces recorded themselves."""
+    """Return in HTML the assumptions of a page's runs, and outcomes that their traces recorded."""
     stored = [run.stored for run in runs]
     texts = [("told", f"Warning: {text}.") for text in assumptions.lines(stored)]
     texts += [("small", f"{line}.") for line in as_recorded.recorded_lines(stored)]
@@ -190,7 +192,7 @@ def _told(runs: Sequence[ReportRun]) -> str:
 
 
 def _in_mlflow(runs: Sequence[ReportRun]) -> str:
-    """Return in HTML how to find the runs of a page in MLflow, by the sweeps that made them."""
+    """Return in HTML how to find a page's runs in MLflow, by their sweeps."""
     sweeps = dict.fromkeys(str(run.stored.manifest.get("sweep") or "") for run in runs)
     searches = [f"<code>tags.sweep = '{html.escape(sweep)}'</code>" for sweep in sweeps if sweep]
     if not searches:
@@ -248,7 +250,7 @@ def _facts(run: ReportRun) -> str:
         "code": commit + (" with changes" if manifest.get("git_dirty") else ""),
         "machine": about.machine(hardware)
         + ("" if hardware.get("accelerators") else ", no accelerator"),
-        "load when it began": _load(manifest.get("load", {})),
+        "load at the start": _load(manifest.get("load", {})),
         "packages": ", ".join(f"{k} {v}" for k, v in manifest.get("packages", {}).items()),
         "trace": f"{trace.get('name', '?')}, {trace.get('num_jobs', '?')} jobs,"
         f" {trace.get('licence', 'licence unknown')}, sha256 {str(trace.get('digest'))[:16]}",

@@ -1,4 +1,5 @@
-"""The figures of a page, each drawn from the runs that have its tables, and a note on the rest."""
+"""Figures of a page, each drawn from the runs that have its tables, and a note on missing
+figures."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ class PageFigures:
 
 
 def draw(runs: Sequence[ReportRun], asked: Sequence[str]) -> PageFigures:
-    """Draw the named figures in their order, or the general ones, then those of every page.
+    """Draw the named figures in order, or else the general figures; then the figures of every page.
 
     Args:
         runs: runs of the page, at least one.
@@ -56,10 +57,10 @@ def _note(
 ) -> str:
     texts = []
     if impossible:
-        texts.append(f"not drawn, for want of runs with their tables: {', '.join(impossible)}")
+        texts.append(f"not drawn, because no run has their tables: {', '.join(impossible)}")
     if partly:
         counts = (f"{figure} ({count:,} of {num_runs:,})" for figure, count in partly.items())
-        texts.append(f"drawn of some runs alone: {', '.join(counts)}")
+        texts.append(f"drawn from some of the runs: {', '.join(counts)}")
     if not texts:
         return ""
     reason = f"the others were copied without tables: {', '.join(lacking)}"

@@ -1,4 +1,4 @@
-"""The overview's comparison of systems: backends by what a change costs, schedulers by outcome.
+"""Comparison of systems on the overview: backends by the cost of a change, schedulers by outcome.
 
 The numbers are medians of stored metrics over the runs of a study. Studies have different scales,
 so systems can only be compared within a study.
@@ -24,8 +24,8 @@ _SCHEDULERS: Mapping[str, Mapping[str, str]] = {
     "test_deadlines": {},
     "test_jct": {},
 }
-"""Studies that compare schedulers, with options that select the runs shown. These are one setting
-of several, or inputs that all schedulers had."""
+"""Studies that compare schedulers, with options that select the runs shown. The options select one
+of several settings, or the inputs that all schedulers share."""
 _COSTS: Mapping[str, tuple[str, str]] = {
     "stopping_time_scale_out_mean_s": ("stopping out, s", ".3g"),
     "stopping_time_scale_in_mean_s": ("stopping in, s", ".3g"),
@@ -66,7 +66,7 @@ class Comparison:
 
 
 def compare(studies: Mapping[str, Sequence[ReportRun]]) -> list[Comparison]:
-    """Return the comparisons that there are records for.
+    """Return the comparisons for which there are records.
 
     Args:
         studies: runs by study.
@@ -95,11 +95,12 @@ def _backends(studies: Mapping[str, Sequence[ReportRun]]) -> Comparison:
             found.append(Part(study, about.scale(changed), rows))
     return Comparison(
         name="systems-backends",
-        title="Backends: what a change of slots costs",
-        text="Medians over the live runs in which slots were changed, each run the mean of its"
-        " changes; within a study all backends have the same jobs and sizes. Stopping: how long"
-        " the workers that stay did not train, in wall-clock seconds. Bitwise equal: runs whose"
-        " jobs all ended with the bits of fixed-size training, of those that were held to it.",
+        title="Backends: cost of a change of slots",
+        text="Medians over the live runs in which slots were changed, of each run's mean over "
+        "its changes; within a study all backends have the same jobs and sizes. Stopping: "
+        "wall-clock seconds in which the remaining workers did not train. Bitwise equal: "
+        "runs whose jobs all ended with the bits of fixed-size training, out of the runs "
+        "that were compared with it.",
         header=["backend", *(title for title, _ in _COSTS.values()), "bitwise equal", "runs"],
         parts=found,
     )
@@ -128,9 +129,9 @@ def _schedulers(studies: Mapping[str, Sequence[ReportRun]]) -> Comparison:
     return Comparison(
         name="systems-schedulers",
         title="Schedulers: deadlines met and completion times",
-        text="Medians over runs (seeds, or inputs that all of them had), best first. JCT penalised:"
-        " mean over all jobs, where a refused one counts as run alone after all others. Checked:"
-        " how far the implementation was, by its source."
+        text="Medians over runs (seeds, or inputs that all schedulers share), best first. JCT "
+        "penalised: mean over all jobs, where a refused job counts as run alone after all "
+        "others. Checked: verification level of the implementation, as its source states it."
         + (
             " Deadlines were generated, not recorded, in some or all of these traces."
             if made_up

@@ -1,1 +1,1 @@
-"""Backends that configurations name: each says how a job's workers start, change and end."""
+"""Backends that configurations name: each defines how a job's workers start, change and end."""

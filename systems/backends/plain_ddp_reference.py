@@ -1,5 +1,5 @@
-"""The stand-alone script's training with which jobs are compared. The module does not import
-torch."""
+"""Reference training by the stand-alone script, with which jobs are compared. The module does not
+import torch."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ def stock_training(options: RuntimeOptions, cluster: Cluster) -> Reference:
     """Return stock DistributedDataParallel on fixed workers, with the random states of these
     options.
 
-    Its kernels are common ones, or else those of the cluster's first slot. So a job on slots of
-    another type is compared with a training on the first slot's type.
+    Its kernels are those common to all slots, or else those of the cluster's first slot. So a job
+    on slots of another type is compared with training on the first slot's type.
 
     Raises:
-        ValueError: the script cannot train as workers with these options do on these slots; the
-            text lists every reason, one a line.
+        ValueError: the script cannot train like workers with these options on these slots; the text
+            has one line for each reason.
     """
     problems = []
     if options.data_order != "positions":
         problems.append(
-            f"data_order is {options.data_order!r}, which the stand-alone script does not know;"
-            " set backend.data_order=positions"
+            f"data_order is {options.data_order!r}, which the stand-alone script does not support; "
+            "set backend.data_order=positions"
         )
     if not options.virtual and options.reduction != "ddp":
         problems.append(
@@ -43,9 +43,9 @@ def stock_training(options: RuntimeOptions, cluster: Cluster) -> Reference:
     kernels = kernels_on(cluster.slots[0], cluster, common=options.common_kernels)
     if kernels.num_threads > 1:
         problems.append(
-            f"workers on cluster {cluster.name!r} have a thread for each of their cores, and the"
-            " stand-alone script's have one, which rounds differently; use a cluster with one core"
-            " a slot (cores_per_slot: 1)"
+            f"workers on cluster {cluster.name!r} have a thread for each of their cores, but the "
+            "script's workers have one thread, which rounds differently; use a cluster with one "
+            "core per slot (cores_per_slot: 1)"
         )
     if problems:
         raise ValueError("\n".join(problems))

@@ -15,15 +15,15 @@ from systems.runtime.driver.job_protocol import MakeJob
 from systems.runtime.wire.kernels import slot_types
 from systems.runtime.wire.options import RuntimeOptions
 
-_WAY_OUT = "choose a backend that can, for example backend=stop_resume"
+_WAY_OUT = "choose a backend that supports it, for example backend=stop_resume"
 
 
 class Static(DrivenBackend):
-    """Fixed training: jobs keep their first slots to the end. This backend is the reference for all
+    """Backend without changes: jobs keep their first slots to the end. It is the reference for all
     others.
 
     A job whose workers died can be resumed, but only from scratch: there are no checkpoints. The
-    options are those of ``RuntimeOptions`` that make sense without them.
+    options are those of ``RuntimeOptions`` that apply without checkpoints.
     """
 
     name: ClassVar[str] = "static"
@@ -43,7 +43,7 @@ class Static(DrivenBackend):
         prefetch_steps: int = 0,
         loader_processes: int = 0,
     ) -> None:
-        """Check the options. Raises ValueError with all those that are out of range."""
+        """Check the options; raise ValueError with all values that are out of range."""
         runtime = RuntimeOptions(
             start=start,
             device=device,
@@ -78,7 +78,8 @@ class Static(DrivenBackend):
         """Return the reference, which is stock DistributedDataParallel itself.
 
         Raises:
-            ValueError: with these options or on these slots the training is not stock.
+            ValueError: with these options, or on these slots, the training differs from stock
+                training.
         """
         return stock_training(self._runtime, cluster)
 

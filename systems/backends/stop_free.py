@@ -12,9 +12,9 @@ class StopFree(ElasticBackend):
     """EDL's mechanism: new workers prepare during training and join it at a step boundary.
 
     Source: Wu et al., EDL, section 4. Differs: the state can travel in the background instead of by
-    a broadcast at the switch (``transfer``). The leader announces the switch in the words that all
+    a broadcast at the switch (``transfer``). The leader announces the switch in the data that all
     workers exchange in every step, so that no worker can miss it. Gradients are reduced in an order
-    that does not depend on what happened before. After a worker's death the others can go on
+    that does not depend on what happened before. After a worker's death the others can continue
     exactly from the last committed step (``recovery``).
 
     A rescale stops the existing workers only for the switch itself.
@@ -32,7 +32,7 @@ class StopFree(ElasticBackend):
         straggler_window: int = 10,
         **choices: Unpack[ElasticChoices],
     ) -> None:
-        """Check the options. Raises ValueError with all those that are out of range."""
+        """Check the options; raise ValueError with all values that are out of range."""
         super().__init__(
             elastic_options(
                 transfer=transfer,

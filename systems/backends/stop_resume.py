@@ -14,7 +14,7 @@ from systems.runtime.wire.options import RuntimeOptions
 
 
 class StopResume(DrivenBackend):
-    """Checkpoint and restart, which schedulers without elastic training use: the baseline.
+    """Checkpoint and restart, the baseline: schedulers without elastic training use it.
 
     Source: the stop-and-resume of the EDL paper (section 6.1), and the halt and resume with another
     batch of Saxena et al. (section III). Differs: all workers end at one agreed step boundary, so
@@ -43,7 +43,7 @@ class StopResume(DrivenBackend):
         prefetch_steps: int = 0,
         loader_processes: int = 0,
     ) -> None:
-        """Check the options. Raises ValueError with all those that are out of range."""
+        """Check the options; raise ValueError with all values that are out of range."""
         runtime = RuntimeOptions(
             start=start,
             device=device,
@@ -64,7 +64,7 @@ class StopResume(DrivenBackend):
 
     @property
     def abilities(self) -> Abilities:
-        """All abilities that a restart provides; the bits differ at another size."""
+        """Abilities that a restart provides; the bits differ at another size."""
         return Abilities(
             rescale=True,
             suspend=True,
@@ -76,7 +76,7 @@ class StopResume(DrivenBackend):
 
     @property
     def phases(self) -> Phases:
-        """Phases of a start; a rescale first saves and stops."""
+        """Phases of a start; a rescale saves and stops first."""
         return restart_phases()
 
     def _jobs(self, cluster: Cluster) -> MakeJob:

@@ -16,13 +16,13 @@ from systems.torchrun.options import TorchrunOptions
 
 
 class Torchrun(DrivenBackend):
-    """PyTorch without any further elastic system: ``torchrun --nnodes=1:N``.
+    """PyTorch without another elastic system: ``torchrun --nnodes=1:N``.
 
     Source: TorchElastic (``torch.distributed.run``), as it comes with torch. Each slot has one
     agent. The rendezvous (c10d) is in a store that outlives all agents. The driver starts and ends
-    agents. TorchElastic itself stops the workers, lets them meet again and starts them again.
-    Progress since the last checkpoint is lost at every change, and the steps that are executed
-    twice are in the step log twice.
+    agents. TorchElastic itself stops the workers, repeats the rendezvous and starts them again.
+    Progress since the last checkpoint is lost at every change, and steps that are executed twice
+    occur twice in the step log.
 
     Differs from a user's ``torchrun``: the workers' store listens only on the host's own address.
     An exception in a workload's own code fails the job at once, while TorchElastic would repeat it
@@ -51,7 +51,7 @@ class Torchrun(DrivenBackend):
         hang_timeout_s: float = 10.0,
         collective_timeout_s: float = 1800.0,
     ) -> None:
-        """Check the options. Raises ValueError with all those that are out of range."""
+        """Check the options; raise ValueError with all values that are out of range."""
         self._options = TorchrunOptions(
             runtime=RuntimeOptions(
                 start=start,
@@ -76,21 +76,22 @@ class Torchrun(DrivenBackend):
 
     @property
     def abilities(self) -> Abilities:
-        """Any change of the slots, but no change of the batch alone, and not the same bits.
+        """Abilities: any change of the slots, but no change of the batch alone, and not the same
+        bits.
 
-        Agents go on without one that died; a worker that dies is started again.
+        Agents continue without an agent that died; a worker that dies is started again.
         """
         return Abilities(rescale=True, suspend=True, migrate=True, share_device=True, survive=True)
 
     @property
     def phases(self) -> Phases:
-        """Detection that agents came or went, then a start of all workers."""
+        """Phases: detection that agents joined or left, then a start of all workers."""
         meeting = ("rendezvous", *STARTING)
         return Phases(
             start=("agents", *meeting),
             rescale=("detect", "stop", *meeting),
             suspend=("save", "stop"),
-            stopped=(),  # training goes on during a part of ``detect`` that is not measured
+            stopped=(),  # training continues during a part of ``detect`` that is not measured
         )
 
     def _jobs(self, cluster: Cluster) -> MakeJob:

@@ -1,4 +1,4 @@
-"""Virtual threads: a job's logical workers take turns on the slots it has."""
+"""Virtual threads: a job's logical workers take turns on its slots."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ class VirtualThread(ElasticBackend):
 
     Source: EasyScale (Li et al., SC '23), sections 3.1 to 3.3. N is the job's number of logical
     workers, by default the number of slots that it requests. Its batch, seeds and samples are those
-    of N workers whatever its slots are. The paper's way is ``reconfigure=checkpoint``: an on-demand
-    checkpoint, and all workers start again. Differs: in addition, virtual workers can move between
-    slots during training (``stop_free``), by the mechanism of that backend. Slots of one host add
-    gradients in shared memory. After a death, training recovers bitwise from the last step that any
-    worker committed. ``level`` is one of the paper's levels of determinism (``LEVELS``).
+    of N workers whatever its slots are. The paper's mechanism is ``reconfigure=checkpoint``: an
+    on-demand checkpoint, and all workers start again. Differs: in addition, virtual workers can
+    move between slots during training (``stop_free``), by the mechanism of that backend. Slots of
+    one host add gradients in shared memory. After a death, training recovers bitwise from the last
+    step that any worker committed. ``level`` is one of the paper's levels of determinism
+    (``LEVELS``).
     """
 
     name: ClassVar[str] = "virtual_thread"
@@ -46,7 +47,7 @@ class VirtualThread(ElasticBackend):
         switch_allowance_s: float = 0.0,
         **choices: Unpack[ElasticChoices],
     ) -> None:
-        """Check the options. Raises ValueError with all those that are out of range."""
+        """Check the options; raise ValueError with all values that are out of range."""
         problems = []
         if reconfigure not in RECONFIGURATIONS:
             known = ", ".join(RECONFIGURATIONS)
@@ -58,8 +59,9 @@ class VirtualThread(ElasticBackend):
             problems.append(str(error))
         if not chosen.carries_ranks and reconfigure == "stop_free":
             problems.append(
-                f"level is {level!r}, which is what a restart loses, but with reconfigure=stop_free"
-                " nothing restarts; set reconfigure=checkpoint, or level=D1"
+                f"level is {level!r}, whose bits only a restart loses, but with "
+                "reconfigure=stop_free no worker restarts; set reconfigure=checkpoint, or "
+                "level=D1"
             )
         if executors > 1 and reconfigure == "stop_free":
             problems.append(
@@ -130,7 +132,7 @@ class VirtualThread(ElasticBackend):
         """Return stock DistributedDataParallel on one process for each logical worker.
 
         Raises:
-            ValueError: there is none with these options, or on these slots.
+            ValueError: there is no reference with these options, or on these slots.
         """
         return stock_training(self._runtime, cluster)
 

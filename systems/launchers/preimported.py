@@ -21,7 +21,7 @@ from functools import partial
 from harness.contracts.process import Exit, ProcessSpec, Spares, SpareSpec
 from systems.launchers.exits import describe_code
 from systems.launchers.spare_pool import SparePool
-from systems.runtime.wire.control import LineBuffer, Message, encode
+from systems.runtime.prefork.lines import Line, encode_line, line_buffer
 
 CLOSE_TIMEOUT_S = 10.0
 ANSWER_TIMEOUT_S = 10.0
@@ -69,7 +69,7 @@ class Preimported:
     def _begin(self) -> None:
         """Start the fork server, or another one after the last has died."""
         self._is_over = True  # holds if it cannot be started
-        self._buffer = LineBuffer()
+        self._buffer = line_buffer()
         self._failure: str | None = None
         self._is_ready = False
         """True once it has imported all modules."""
@@ -227,7 +227,7 @@ class Preimported:
         self._pids.clear()
         self._spares.lost(reason)
 
-    def _heard(self, message: Message) -> None:
+    def _heard(self, message: Line) -> None:
         kind, number = message["kind"], message.get("id", 0)
         if kind == "taken":
             self._num_unanswered -= 1
@@ -288,7 +288,7 @@ class Preimported:
             # The silence that is judged begins with the first request without an answer.
             self._silent_s = 0.0
         self._num_unanswered += 1
-        self._outgoing += encode(request)
+        self._outgoing += encode_line(request)
         self._flush()
 
     def _flush(self) -> None:

@@ -1,1 +1,1 @@
-"""Placements: each turns a number of slots into the slots themselves."""
+"""Placements: each chooses the slots of a grant, given their number."""

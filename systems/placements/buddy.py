@@ -13,7 +13,7 @@ from systems.placements.slot_tree import Flags, SlotTree, idle_around, power
 
 
 class Buddy:
-    """Places a job in the smallest subtree that has room for it.
+    """Placement of a job in the smallest subtree that has room for it.
 
     Slots are the leaves of a binary tree: pairs, fours and so on of one host in device order, then
     pairs, fours and so on of hosts. A job goes to the smallest subtree with enough free slots. Of
@@ -23,12 +23,12 @@ class Buddy:
     smallest subtree.
 
     As long as all jobs have powers of two and no job ever changes, a job always finds an aligned
-    block while blocks of its size are free. After other jobs have shrunk and ended it may not. This
-    placement moves no other job, where the paper would migrate some (``MigratingBuddy`` does). The
-    job is then spread over the smallest subtree that has room.
+    block while blocks of its size are free. After other jobs have shrunk or ended it may not find
+    one. This placement moves no other job, while the paper would migrate some (``MigratingBuddy``
+    does). The job is then spread over the smallest subtree that has room.
 
     Source: Gu et al., "ElasticFlow", ASPLOS 2023, section 4.3 (figure 5). Differs: does not
-    migrate; sockets are taken to be halves of a host.
+    migrate; sockets are assumed to be halves of a host.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class Buddy:
         held: tuple[int, ...] = (),
         device_type: str | None = None,
     ) -> tuple[int, ...] | None:
-        """See ``Placement.place``."""
+        """Choose slots for a grant; see ``Placement.place``."""
         if self._tree is None or self._tree.cluster is not cluster:
             self._tree = SlotTree(cluster)
         tree = self._tree
@@ -104,7 +104,7 @@ def _best_fit(is_free: Flags, first: int, size: int, need: int) -> list[int]:
         if len(nodes):
             break
         block *= 2
-    # The last key counts most: the block itself, then what is around it, then its place.
+    # The last key counts most: the block itself, then the blocks around it, then its position.
     keys = idle_around(inside, block, nodes)
     node = int(nodes[np.lexsort([nodes, *reversed(keys)])[0]])
     start = node * block

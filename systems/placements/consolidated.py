@@ -11,13 +11,13 @@ from systems.placements.free_part import of_type
 
 
 class Consolidated:
-    """Places a job on the fewest hosts that its held slots allow.
+    """Placement of a job on the fewest hosts that its held slots allow.
 
     A new job takes the host whose free slots are enough and closest to the need. If no host has
     enough, it takes whole hosts with the most free slots first, and the rest by best fit. A growing
-    job keeps its held slots and fills its own hosts first, then goes on like a new job. A shrinking
-    job gives back slots of the hosts on which it has the fewest. Ties go to the lowest host. Other
-    jobs are never moved.
+    job keeps its held slots and fills its own hosts first, then continues like a new job. A
+    shrinking job gives back slots of the hosts on which it has the fewest. Ties go to the lowest
+    host. Other jobs are never moved.
 
     Source: best fit of ElasticFlow (the subtree whose idle slots are enough and closest to the
     need), here with one level, the host.
@@ -35,7 +35,7 @@ class Consolidated:
         held: tuple[int, ...] = (),
         device_type: str | None = None,
     ) -> tuple[int, ...] | None:
-        """See ``Placement.place``."""
+        """Choose slots for a grant; see ``Placement.place``."""
         need = num_slots - len(held)
         if need <= 0:
             return _shrunk(num_slots, cluster, held)
@@ -59,7 +59,7 @@ class Consolidated:
         return tuple(chosen)
 
     def _best_fit(self, need: int, free: FreeSlots, used: Collection[int]) -> int:
-        """Return the unused host with the fewest free slots that suffice, else that with the
+        """Return the unused host with the fewest free slots that suffice, else the host with the
         most."""
         for count in range(need, self._widest + 1):
             for host in free.hosts_with(count):
@@ -73,7 +73,7 @@ class Consolidated:
 
 
 def _shrunk(num_slots: int, cluster: Cluster, held: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the slots to keep: those on the hosts where the job has most, in their old order."""
+    """Return the slots to keep: slots on the hosts where the job has most, in their old order."""
     if num_slots == len(held):
         return held
     host_of = cluster.host_of

@@ -1,4 +1,4 @@
-"""A part of the free slots: those of one device type, or those that are not promised."""
+"""Part of the free slots: slots of one device type, or slots that are not promised."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from harness.contracts.placement import FreeSlots
 
 
 class PartOf:
-    """``FreeSlots`` restricted to some of the slots."""
+    """Free slots (``FreeSlots``) restricted to a part of the slots."""
 
     def __init__(self, cluster: Cluster, free: FreeSlots, is_in: Callable[[int], bool]) -> None:
         self._by_host = [

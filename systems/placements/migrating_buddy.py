@@ -14,29 +14,28 @@ from systems.placements.slot_tree import Flags, Ints, SlotTree, idle_around, pow
 
 
 class MigratingBuddy:
-    """Every job has an aligned block of the tree of slots; if no block is free, other jobs move.
+    """Buddy placement with aligned blocks for every job; if no block is free, other jobs move.
 
-    The tree is that of ``Buddy``. Suppose that there are enough free slots for what the jobs are to
-    get, and that all sizes are powers of two. Then every one of these jobs finds its block. The
-    largest job chooses first. Each takes the block in which the fewest other jobs are, all of them
-    smaller; these find their own blocks in turn. A job grows into the block around its own. If
-    other jobs are in there and a block of its new size is free elsewhere, the job goes to that
-    block, since it is rescaled anyway. Ties between blocks break by the fewest slots of other jobs,
-    then by no need to wait, then as ``Buddy`` chooses. A job that shrinks keeps the first half of
-    its block.
+    The tree is that of ``Buddy``. If there are enough free slots for the jobs' new sizes, and all
+    sizes are powers of two, every job finds a block. The largest job chooses first. Each job takes
+    the block with the fewest other jobs, which must all be smaller; these find their own blocks in
+    turn. A job grows into the block around its own. If other jobs are in that block and a block of
+    its new size is free elsewhere, the job goes to the free block, since it is rescaled anyway.
+    Ties between blocks break by the fewest slots of other jobs, then by no need to wait, then as
+    ``Buddy`` chooses. A job that shrinks keeps the first half of its block.
 
     So a job moves only if it has a slot in a block that is given away, and no job moves while every
     job finds a free block. As few jobs move as possible, except in rare cases. The choice of a
-    block does not look ahead at the jobs that its occupants will have to move. Brute force was
-    compared for one job that waits. The number of moves was least in all 1,482 cases of 8 slots and
-    in 58,880 random cases of 16. It was higher, by 1 or 2, in 19 of 88,248 random cases of 32
+    block does not look ahead at the jobs that its occupants will have to move. It was compared with
+    brute force for one waiting job. The number of moves was least in all 1,482 cases of 8 slots and
+    in 58,880 random cases of 16 slots. It was higher, by 1 or 2, in 19 of 88,248 random cases of 32
     slots.
 
-    Jobs of other sizes, jobs whose slots their scheduler names and slots that are down stay where
-    they are. Where these leave no block, a job gets what ``Buddy`` gives.
+    Jobs of other sizes and jobs whose scheduler names their slots are never moved. If these jobs
+    and slots that are down leave no block, a job gets the slots that ``Buddy`` would choose.
 
-    Source: Gu et al., "ElasticFlow", ASPLOS 2023, section 4.3. It says that jobs migrate, and not
-    which; chosen here: by decreasing size, as few as possible.
+    Source: Gu et al., "ElasticFlow", ASPLOS 2023, section 4.3. The paper states that jobs migrate,
+    but not which jobs; chosen here: by decreasing size, as few as possible.
     """
 
     def __init__(self) -> None:
@@ -51,7 +50,7 @@ class MigratingBuddy:
         held: tuple[int, ...] = (),
         device_type: str | None = None,
     ) -> tuple[int, ...] | None:
-        """See ``Placement.place``; this method moves no other job."""
+        """Choose slots for a grant; see ``Placement.place``. This method moves no other job."""
         return self._buddy.place(num_slots, cluster, free, held, device_type)
 
     def arrange(
@@ -62,7 +61,7 @@ class MigratingBuddy:
         waiting: Sequence[Occupant],
         settled: Sequence[Occupant],
     ) -> Mapping[str, tuple[int, ...]]:
-        """See ``Arranging.arrange``."""
+        """Choose slots for grants, and moves of other jobs; see ``Arranging.arrange``."""
         if self._tree is None or self._tree.cluster is not cluster:
             self._tree = SlotTree(cluster)
         staying: set[str] = set()
@@ -71,7 +70,7 @@ class MigratingBuddy:
             at_fault = plan.run()
             if at_fault is None:
                 break
-            staying.add(at_fault)  # a job that would have to move for it finds no block
+            staying.add(at_fault)  # a job that would have to move finds no block
         answer = dict(plan.chosen)
         for job in plan.spread:
             rest = without(cluster, free, plan.promised)
@@ -113,12 +112,12 @@ class _Plan:
             if _is_power(job.num_slots):
                 self._owner[self._leaves(number)] = number
         self._for_whom: dict[int, str] = {}
-        """For each job that must leave its slots, the id of the waiting job that is the reason."""
+        """For each job that must leave its slots, the id of the waiting job that needs them."""
 
     def run(self) -> str | None:
         """Choose all blocks; return None if that succeeded.
 
-        Otherwise return the id of a waiting job for which others would have to move and cannot.
+        Otherwise return the id of a waiting job for which other jobs would have to move but cannot.
         """
         tasks: dict[int, list[int]] = {}
         for number, job in enumerate(self._jobs[: self._num_waiting]):
@@ -161,7 +160,8 @@ class _Plan:
         nodes = np.flatnonzero(_all_in(usable, size))
         at_home = int(own[0]) // size if len({*(own // size).tolist()}) == 1 else -1
         if len(own):
-            # It gives up its own block only if it can go at once, so that no job waits for it.
+            # The job gives up its own block only if it can move at once, so that no job waits for
+            # it.
             nodes = nodes[_all_in(is_open, size)[nodes] | (nodes == at_home)]
         if not len(nodes):
             return None
@@ -174,11 +174,12 @@ class _Plan:
         return int(nodes[np.lexsort([*keys, movers])[0]]) * size
 
     def _who_can_leave(self, number: int, size: int) -> Flags:
-        """Return the leaves of jobs that are placed after this job and so may have to leave.
+        """Return the leaves of jobs that are placed after this job and therefore may have to leave.
 
         These are smaller jobs, and waiting jobs of the same size.
         """
-        can: Flags = np.zeros(len(self._jobs) + 1, np.bool_)  # the last: leaf without owner
+        # The last entry is for leaves without an owner.
+        can: Flags = np.zeros(len(self._jobs) + 1, np.bool_)
         if self._for_whom.get(number, self._jobs[number].job_id) not in self._staying:
             can[:-1] = self._sizes < size
             can[: self._num_waiting] |= self._sizes[: self._num_waiting] == size
@@ -200,7 +201,7 @@ class _Plan:
         self.promised.update(slots)
         self._owner[own] = -1
         if not kept:
-            self._may_take[own] = True  # safe: it goes at once
+            self._may_take[own] = True  # safe, because the job moves at once
         self._may_take[block] = False
         leaving = [one for one in dict.fromkeys(self._owner[block].tolist()) if one >= 0]
         for other in leaving:

@@ -1,4 +1,4 @@
-"""The slots of a cluster as leaves of a binary tree."""
+"""Slots of a cluster as leaves of a binary tree."""
 
 from __future__ import annotations
 
@@ -51,10 +51,9 @@ class SlotTree:
 
 
 def idle_around(is_free: Flags, block: int, nodes: Ints) -> list[Ints]:
-    """Return how many leaves are free in each block, then in the larger blocks around it, up to
-    all.
+    """Return the number of free leaves in each block, and in each larger block around it.
 
-    A block that comes first when sorted by these numbers breaks up the least free space.
+    The first block in order of these numbers breaks up the least free space.
     """
     counts = []
     width = block

@@ -11,14 +11,14 @@ from systems.placements.free_part import of_type
 
 
 class Spread:
-    """Places a job on as many hosts as it can, with as even a number of slots on each.
+    """Placement of a job on as many hosts as possible, with as even a number of slots on each.
 
     Slots are taken one at a time on the host where the job has the fewest. Of equal hosts, the one
     with the most free slots comes first, then the lowest. A growing job keeps its held slots. A
     shrinking job gives back, one at a time, the last slot of the host where it has most. New slots
     are in ascending order, so that neighbouring ranks share a host.
 
-    This placement is the opposite of consolidation, to show what locality is worth.
+    This placement is the opposite of consolidation, to show the value of locality.
     """
 
     def place(
@@ -29,7 +29,7 @@ class Spread:
         held: tuple[int, ...] = (),
         device_type: str | None = None,
     ) -> tuple[int, ...] | None:
-        """See ``Placement.place``."""
+        """Choose slots for a grant; see ``Placement.place``."""
         host_of = cluster.host_of
         need = num_slots - len(held)
         if need <= 0:

@@ -8,16 +8,24 @@ decides nothing.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from harness.contracts.process import Exit, ProcessSpec
 from systems.restart.order import WorkerOrder
 from systems.runtime.driver.beats import after_silence
 from systems.runtime.driver.job_protocol import JobServices, Saved
-from systems.runtime.wire.control import Message, encode
 from systems.runtime.wire.control_server import Connection
+from systems.runtime.wire.messages import (
+    Checkpoint,
+    Failed,
+    FirstStep,
+    Left,
+    MayExit,
+    StoreAt,
+    StoreReady,
+)
+from systems.runtime.wire.protocol import Message, encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +60,7 @@ class Generation:
     saved: Saved | None = None
     silent_s: dict[int, float] = field(default_factory=dict)
     """Seconds of silence of each worker that was killed for its silence."""
-    _store: Mapping[str, Any] | None = None
+    _store: StoreAt | None = None
     _waiting: list[Message] = field(default_factory=list)
 
     @property
@@ -98,7 +106,7 @@ class Generation:
                 ``handles`` for ``kill``.
         """
         for order in self.orders:
-            encode(order.message())  # fail here rather than when a worker asks for its order
+            encode(order)  # fail here rather than when a worker asks for its order
         self.spawned_at = time.monotonic()
         for rank, spec in enumerate(self.specs):
             self.handles[rank] = self.services.launch(spec)
@@ -108,7 +116,7 @@ class Generation:
         if rank not in self.handles or rank in self.connections:
             return False
         self.connections[rank] = connection
-        self.services.send(connection, self.orders[rank].message())
+        self.services.send(connection, self.orders[rank])
         if rank == 0:
             self.greeted_at = time.monotonic()
             for message in self._waiting:
@@ -125,24 +133,24 @@ class Generation:
         else:
             self._waiting.append(message)
 
-    def note(self, rank: int, message: Mapping[str, Any]) -> None:
+    def note(self, rank: int, message: Message) -> None:
         """Record a message that means the same under every backend."""
-        kind = message["kind"]
-        if kind == "store":
-            self._store = message
-            for other, connection in self.connections.items():
-                if other != 0:
-                    self.services.send(connection, message)
-        elif kind == "left":
-            self.left.add(rank)
-            self._let_go()
-        elif kind == "failed":
-            reason, of_machine = message["reason"], message.get("of_machine", False)
-            failure = WorkerFailure(rank, reason, message["collective"], of_machine)
-            self.failures.append(failure)
-            self.failed_at = self.failed_at or time.monotonic()
-        elif kind in ("checkpoint", "saved"):
-            self.saved = Saved.from_message(message)
+        match message:
+            case StoreReady():
+                self._store = StoreAt(address=message.address, port=message.port)
+                for other, connection in self.connections.items():
+                    if other != 0:
+                        self.services.send(connection, self._store)
+            case Left():
+                self.left.add(rank)
+                self._let_go()
+            case Failed():
+                reason, of_machine = message.reason, message.of_machine
+                failure = WorkerFailure(rank, reason, message.collective, of_machine)
+                self.failures.append(failure)
+                self.failed_at = self.failed_at or time.monotonic()
+            case Checkpoint():
+                self.saved = Saved.of(message)
 
     def exited(self, rank: int, end: Exit) -> None:
         """Record the end of a process, after reading what it still had sent."""
@@ -161,7 +169,7 @@ class Generation:
         if len(self.left | self.exits.keys()) == len(self.handles):
             for other, connection in self.connections.items():
                 if other != 0:
-                    self.services.send(connection, {"kind": "exit"})
+                    self.services.send(connection, MayExit())
 
     def kill(self) -> None:
         """Kill all processes that have not ended."""
@@ -206,6 +214,6 @@ class Generation:
         return f"all {len(self.handles)} workers have connected but do not train"
 
 
-def phases_of(message: Mapping[str, Any], spawned_at: float, greeted_at: float) -> dict[str, float]:
+def phases_of(message: FirstStep, spawned_at: float, greeted_at: float) -> dict[str, float]:
     """Return the phases of a start: ``spawn``, then those that the first worker measured."""
-    return {"spawn": greeted_at - spawned_at, **message["phases_s"]}
+    return {"spawn": greeted_at - spawned_at, **message.phases_s}

@@ -8,7 +8,7 @@ what follows when the last process has ended; the job acts on it only then. The 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -37,11 +37,36 @@ from systems.runtime.driver.job_protocol import (
     Saved,
     Timeouts,
 )
-from systems.runtime.wire.control_server import Connection
+from systems.runtime.wire.control_server import Channels, Connection
+from systems.runtime.wire.messages import (
+    PROCESS_TO_DRIVER,
+    STORE_TO_DRIVER,
+    WORKER_TO_DRIVER,
+    Beat,
+    Checkpoint,
+    CheckpointWritten,
+    Failed,
+    Finished,
+    FirstStep,
+    JobReport,
+    Left,
+    RankGreeting,
+    SetTarget,
+    StepsDone,
+    Stop,
+    StoppedAtCheckpoint,
+    StoreReady,
+    Warned,
+)
+from systems.runtime.wire.protocol import ControlError, Inbound, Message, kind_of
 from systems.runtime.wire.step_log import LineWriter
 
 Make: TypeAlias = Callable[["JobGroup", Change], Generation]
 """Makes the next generation of a job without starting its processes."""
+CHANNELS = Channels(
+    # The first worker also runs the store.
+    {RankGreeting: Inbound(*PROCESS_TO_DRIVER, *STORE_TO_DRIVER, *WORKER_TO_DRIVER)}
+)
 
 
 def job_groups(timeouts: Timeouts, make: Make) -> MakeJob:
@@ -110,7 +135,7 @@ class JobGroup:
         self.phase = Phase.STOPPING
         self._phases_s = {}
         self._deadline = time.monotonic() + self._timeouts.stop_s
-        self.generation.tell({"kind": "stop"})
+        self.generation.tell(Stop())
 
     def stop(self, change: Change) -> None:
         """Kill the job, whatever it is doing; report a change in flight as failed."""
@@ -127,52 +152,56 @@ class JobGroup:
         """Move the target step; a generation that is still starting gets the message later."""
         self.target_step = target_step
         if self.generation is not None:
-            self.generation.tell({"kind": "hold", "target_step": target_step})
+            self.generation.tell(SetTarget(target_step=target_step))
 
     # Events from the driver.
 
     def greeted(self, connection: Connection) -> bool:
         """Accept a worker that sent the right token, if it belongs to the present generation."""
         greeting = connection.greeting
-        assert greeting is not None
+        assert isinstance(greeting, RankGreeting)
         generation = self.generation
-        if generation is None or greeting.get("generation") != generation.number:
+        if generation is None or greeting.generation != generation.number:
             return False
-        return generation.connected(greeting["rank"], connection)
+        return generation.connected(greeting.rank, connection)
 
-    def heard(self, connection: Connection, message: Mapping[str, Any]) -> None:
+    def heard(self, connection: Connection, message: Message) -> None:
         """Handle a worker's message; only rank 0 moves the job on."""
         greeting, generation = connection.greeting, self.generation
-        assert greeting is not None
-        if generation is None or greeting["generation"] != generation.number:
+        assert isinstance(greeting, RankGreeting)
+        if generation is None or greeting.generation != generation.number:
             return  # from a worker that is being killed
-        rank = greeting["rank"]
-        generation.note(rank, message)
-        kind = message["kind"]
-        if kind in ("checkpoint", "saved"):
+        generation.note(greeting.rank, message)
+        if isinstance(message, Checkpoint):
             self.checkpoint = generation.saved  # counts even if the worker has died since
-        if rank != 0 or self.phase is Phase.ENDING:
+        if greeting.rank != 0 or self.phase is Phase.ENDING:
             return
-        if kind in ("first_step", "progress", "left", "checkpoint", "saved", "finished"):
-            self.step, self.samples = message["step"], message["samples"]
-            self._step_s = message["step_s"]
-        if kind == "first_step":
-            self._first_step(generation, message)
-        elif kind == "progress" and self.change is None:
-            self._say(ReportKind.PROGRESS)
-        elif kind == "left":
-            self._overruns += message["overruns"]
-            self._last_step_ended = message["ended"]
-            if message["finished"]:
-                self.phase = Phase.FINISHING
-                self._deadline = None
-        elif kind == "saved":
-            self._saved(message)
-        elif kind == "finished":
-            results = dict(message["results"])
-            if self.order.step_floor_s:
-                results["pace_overruns"] = float(self._overruns)
-            self._end(Ending(Fate.FINISHED, results=results), kill=False)
+        if isinstance(message, JobReport):
+            self.step, self.samples = message.progress.step, message.progress.samples
+            self._step_s = message.progress.step_s
+        match message:
+            case FirstStep():
+                self._first_step(generation, message)
+            case StepsDone():
+                if self.change is None:
+                    self._say(ReportKind.PROGRESS)
+            case Left():
+                self._overruns += message.overruns
+                self._last_step_ended = message.progress.ended
+                if message.finished:
+                    self.phase = Phase.FINISHING
+                    self._deadline = None
+            case StoppedAtCheckpoint():
+                self._saved(message)
+            case Finished():
+                results = message.results
+                if self.order.step_floor_s:
+                    results["pace_overruns"] = float(self._overruns)
+                self._end(Ending(Fate.FINISHED, results=results), kill=False)
+            case Beat() | Failed() | CheckpointWritten() | StoreReady() | Warned():
+                pass  # a sign of life, or handled by the generation or the driver
+            case _:
+                raise ControlError(f"a worker sent {kind_of(message)!r}")
 
     def disconnected(self, connection: Connection) -> None:
         """Do nothing: the end of the process says what it means."""
@@ -205,6 +234,11 @@ class JobGroup:
     def is_alive(self) -> bool:
         """True while the job has processes."""
         return self.generation is not None
+
+    @property
+    def channels(self) -> Channels:
+        """Greetings and messages that the job accepts from its workers."""
+        return CHANNELS
 
     def wait_s(self, now: float) -> float:
         """Return the longest time until ``check`` must be called and ended processes must be looked
@@ -239,19 +273,19 @@ class JobGroup:
         except Exception as error:  # a launcher may raise anything
             self._end(not_started("workers", error, f"logs: {self.order.job_dir}"))
 
-    def _first_step(self, generation: Generation, message: Mapping[str, Any]) -> None:
+    def _first_step(self, generation: Generation, message: FirstStep) -> None:
         self.phase = Phase.RUNNING
         self._deadline = None
         self._phases_s |= phases_of(message, generation.spawned_at, generation.greeted_at)
         stopping_time_s = None
         if self._stopping_began is not None:
-            stopping_time_s = message["started"] - self._stopping_began
+            stopping_time_s = message.started - self._stopping_began
         self._done(stopping_time_s)
 
-    def _saved(self, message: Mapping[str, Any]) -> None:
-        self._phases_s["save"] = message["save_s"]
+    def _saved(self, message: StoppedAtCheckpoint) -> None:
+        self._phases_s["save"] = message.save_s
         # negative until the end of the last process is added (``_gone``)
-        self._phases_s["stop"] = -message["saved"]
+        self._phases_s["stop"] = -message.saved
         suspending = self.change is not None and self.change.kind is ChangeKind.SUSPEND
         self._end(Ending(Fate.SUSPENDED if suspending else Fate.RELAUNCH), kill=False)
 

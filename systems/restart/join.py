@@ -14,9 +14,11 @@ from systems.restart.order import WorkerOrder
 from systems.restart.step_sync import SumWords
 from systems.runtime.reduction.ordered import Reduction, join_alone
 from systems.runtime.reduction.stock import StockReduction
-from systems.runtime.wire.control import ControlClient, ControlError
+from systems.runtime.wire.control import ControlClient
 from systems.runtime.wire.groups import Group, build_group
+from systems.runtime.wire.messages import StoreAt, StoreReady
 from systems.runtime.wire.name_lookups import no_name_lookups
+from systems.runtime.wire.protocol import ControlError, kind_of
 from systems.runtime.worker.session import Program
 from systems.virtual.workers import ordered_reduction
 
@@ -105,13 +107,13 @@ def _store(order: WorkerOrder, client: ControlClient) -> tuple[Any, str, int]:
                 master_listen_fd=listener.detach(),
             )
         if not order.store_port:
-            client.send({"kind": "store", "address": address, "port": port})
+            client.send(StoreReady(address=address, port=port))
     else:
         if not port:
-            message = client.receive(STORE_TIMEOUT_S)
-            if message["kind"] != "store":
-                raise ControlError(f"the driver sent {message['kind']!r} instead of the store")
-            address, port = message["address"], message["port"]
+            message = client.next_message(STORE_TIMEOUT_S)
+            if not isinstance(message, StoreAt):
+                raise ControlError(f"the driver sent {kind_of(message)!r} instead of the store")
+            address, port = message.address, message.port
         with no_name_lookups(address):
             store = dist.TCPStore(  # type: ignore[attr-defined]
                 address, port, order.num_workers, wait_for_workers=False

@@ -16,6 +16,7 @@ from systems.runtime.driver.launch import mark_path, slot_environment
 from systems.runtime.wire.control import TOKEN_VARIABLE
 from systems.runtime.wire.kernels import Kernels, kernels_on
 from systems.runtime.wire.options import RuntimeOptions
+from systems.runtime.wire.protocol import JsonObject
 from systems.runtime.wire.virtual_plan import split_evenly, split_slots
 
 WORKER_ENTRY = "systems.restart.main:main"
@@ -81,7 +82,7 @@ def worker_orders(
             num_workers=len(slots),
             num_slots=num_slots,
             workload=order.workload.target,
-            options=order.workload.options,
+            options=JsonObject(order.workload.options),
             seed=order.seed,
             global_batch=change.global_batch,
             target_step=job.target_step,

@@ -11,61 +11,66 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import NoReturn, TypeAlias
+from typing import Any, NoReturn
 
 from harness.machine.failures import is_of_machine
-from systems.restart.order import WorkerOrder
-from systems.runtime.wire.control import TOKEN_VARIABLE, ControlClient, ControlError, Message
+from systems.restart.order import TO_WORKER, WorkerOrder
+from systems.runtime.wire.control import TOKEN_VARIABLE, ControlClient
+from systems.runtime.wire.messages import Failed, RankGreeting
+from systems.runtime.wire.protocol import ControlError, Message, kind_of, sendable
 
 _NOT_DETERMINISTIC = " does not have a deterministic implementation"
 """Torch's message about an operator, after its name, if ``determinism`` forbids the operator."""
-
-Train: TypeAlias = Callable[[Message, ControlClient, float], None]
-"""Called with the order's message, the connection to the driver, and the time the order came."""
 
 
 def main(argv: Sequence[str]) -> NoReturn:
     """Run a worker with the arguments ``ADDRESS PORT JOB_ID GENERATION RANK``; its token is in the
     environment."""
     address, port, job_id, generation, rank = argv
-    greeting = {
-        "kind": "greeting",
-        "job_id": job_id,
-        "generation": int(generation),
-        "rank": int(rank),
-        "token": os.environ.pop(TOKEN_VARIABLE, ""),
-        "pid": os.getpid(),
-    }
-    client = ControlClient(address, int(port), greeting)
-    work(client, _train)
+    greeting = RankGreeting(
+        job_id=job_id,
+        generation=int(generation),
+        rank=int(rank),
+        token=os.environ.pop(TOKEN_VARIABLE, ""),
+        pid=os.getpid(),
+    )
+    client = ControlClient(address, int(port), greeting, TO_WORKER)
+    work(client, _train, WorkerOrder)
 
 
-def _train(message: Message, client: ControlClient, ordered_at: float) -> None:
-    order = WorkerOrder.from_message(message)
+def _train(order: WorkerOrder, client: ControlClient, ordered_at: float) -> None:
     loop = importlib.import_module("systems.restart.training_loop")
     loop.train(order, client, ordered_at)
 
 
-def work(client: ControlClient, train: Train) -> NoReturn:
-    """Wait for the order, train, and end this process; report a failure to the driver."""
+def work(
+    client: ControlClient,
+    train: Callable[[Any, ControlClient, float], None],
+    order_class: type[Message] | None = None,
+) -> NoReturn:
+    """Wait for the order, train, and end this process; report a failure to the driver.
+
+    Args:
+        client: connection to the driver.
+        train: called with the order, the connection, and the time at which the order came.
+        order_class: class of the order that is awaited; None: a plain message.
+    """
     try:
-        message = client.receive(None)  # the driver limits how long a start may take
-        if message.get("kind") != "order":
-            raise ControlError(f"the driver sent {message.get('kind')!r} instead of an order")
-        train(message, client, time.monotonic())
+        # The driver limits how long a start may take.
+        order = _plain_order(client) if order_class is None else _order(client, order_class)
+        train(order, client, time.monotonic())
     except Exception as error:
         with suppress(OSError):  # the log may not be writable
             traceback.print_exc()
         client.send(
-            {
-                "kind": "failed",
-                "reason": _reason(error),
-                "collective": _is_lost(error),
-                "of_machine": is_of_machine(error),
-                "is_of_all": getattr(error, "is_of_all", False),
-            }
+            Failed(
+                reason=sendable(_reason(error)),
+                collective=_is_lost(error),
+                of_machine=is_of_machine(error),
+                is_of_all=getattr(error, "is_of_all", False),
+            )
         )
         code = 1
     else:
@@ -77,6 +82,20 @@ def work(client: ControlClient, train: Train) -> NoReturn:
     # Leave without the interpreter's shutdown: it takes long with a training library, and
     # everything has been written and sent.
     os._exit(code)
+
+
+def _order(client: ControlClient, order_class: type[Message]) -> Message:
+    order = client.next_message(None)
+    if not isinstance(order, order_class):
+        raise ControlError(f"the driver sent {kind_of(order)!r} instead of an order")
+    return order
+
+
+def _plain_order(client: ControlClient) -> Mapping[str, Any]:
+    order = client.receive(None)
+    if order["kind"] != "order":
+        raise ControlError(f"the driver sent {order['kind']!r} instead of an order")
+    return order
 
 
 def warm_up(argv: Sequence[str]) -> int:

@@ -15,6 +15,7 @@ from typing import Protocol, TypeAlias
 import torch
 
 from systems.runtime.wire.control import ControlClient
+from systems.runtime.wire.messages import SetTarget, Stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +70,10 @@ class StepSync:
             self._values[2 + place] = loss
         if self._rank == 0:
             for message in self._client.arrived():
-                if message["kind"] == "stop":
+                if isinstance(message, Stop):
                     self._stop = True
-                elif message["kind"] == "hold":
-                    self._target_step = message["target_step"]
+                elif isinstance(message, SetTarget):
+                    self._target_step = message.target_step
             self._values[:2] = (self._stop, self._target_step)
         if self._sum_words is not None:
             self._sum = self._sum_words(self._words)

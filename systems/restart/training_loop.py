@@ -13,7 +13,19 @@ from systems.restart.join import Joined, join
 from systems.restart.order import WorkerOrder
 from systems.restart.step_sync import StepSync, Verdict
 from systems.runtime.tensors.state import digests
-from systems.runtime.wire.control import ControlClient, ControlError
+from systems.runtime.wire.control import ControlClient
+from systems.runtime.wire.messages import (
+    Checkpoint,
+    CheckpointWritten,
+    FirstStep,
+    Left,
+    MayExit,
+    Progress,
+    StepsDone,
+    StoppedAtCheckpoint,
+    finished,
+)
+from systems.runtime.wire.protocol import ControlError, kind_of
 from systems.runtime.wire.step_log import LineWriter
 from systems.runtime.worker.checkpoint import keep_only
 from systems.runtime.worker.evaluations import Evaluations
@@ -98,7 +110,7 @@ class _Loop:
         self.generations = LineWriter(job_dir / "generations.jsonl")
         self.evaluations = Evaluations(session, order.evaluate_epochs)
         self.checkpoints = job_dir / "checkpoints"
-        self.periodic = PeriodicCheckpoint(client, lambda: self._save("checkpoint"))
+        self.periodic = PeriodicCheckpoint(client, lambda: self._save(CheckpointWritten))
         self.recent: deque[float] = deque(maxlen=RECENT_STEPS)
         self.reported_at = 0.0
         self.ended_at = 0.0
@@ -122,7 +134,7 @@ class _Loop:
             target_step = self._train()
         finally:  # record what was executed, whatever ends training
             self._flush()
-        self._leave(finished=session.is_done(target_step))
+        self._leave(is_finished=session.is_done(target_step))
 
     def _train(self) -> int:
         """Run steps until the target or a stop; return the target step."""
@@ -177,30 +189,29 @@ class _Loop:
         if is_first_step:
             phases_s = {**self.phases_s, "first_step": self.ended_at - started}
             self.client.send(
-                {"kind": "first_step", "started": started, "phases_s": phases_s} | self._standing()
+                FirstStep(progress=self._progress(), started=started, phases_s=phases_s)
             )
             self.reported_at = self.ended_at
             self.recent.clear()  # the first step warms up and is no measure of the others
         elif self.ended_at - self.reported_at >= PROGRESS_EVERY_S:
             self.reported_at = self.ended_at
-            self.client.offer({"kind": "progress"} | self._standing())
+            self.client.offer(StepsDone(progress=self._progress()))
         if order.digest_every and session.step % order.digest_every == 0:
             self.digests.add({"step": session.step, **digests(session.model, session.optimizer)})
         self.evaluations.after_step(self.trainer.global_batch)
         if order.checkpoint_every and session.step % order.checkpoint_every == 0:
             self.periodic.write(session.step)
 
-    def _standing(self) -> dict[str, Any]:
+    def _progress(self) -> Progress:
         step_s = sum(self.recent) / len(self.recent) if self.recent else 0.0
-        return {
-            "step": self.session.step,
-            "samples": self.session.data_state.consumed,
-            "step_s": step_s,
-            "ended": self.ended_at,
-        }
+        samples = self.session.data_state.consumed
+        return Progress(self.session.step, samples, step_s, self.ended_at)
 
-    def _save(self, kind: str) -> None:
+    def _save(self, message: type[Checkpoint]) -> None:
         """Flush the logs, then write a checkpoint, so that every saved step has its line.
+
+        Args:
+            message: class of the message that tells the driver.
 
         Raises:
             OSError: the disk has no room; the previous checkpoint is unchanged.
@@ -211,8 +222,7 @@ class _Loop:
             manifest = save(self.session, self.checkpoints)
         now = time.monotonic()
         self.client.send(
-            {"kind": kind, "path": str(manifest), "saved": now, "save_s": now - started}
-            | self._standing()
+            message(progress=self._progress(), path=str(manifest), saved=now, save_s=now - started)
         )
         # only after the driver knows the new one: it may need the previous one until then
         keep_only(self.checkpoints, manifest)
@@ -227,7 +237,7 @@ class _Loop:
         for log in logs:
             log.flush()
 
-    def _leave(self, *, finished: bool) -> None:
+    def _leave(self, *, is_finished: bool) -> None:
         """Leave after the last step of all workers: save or evaluate, then wait for permission to
         exit.
 
@@ -237,16 +247,17 @@ class _Loop:
         """
         session = self.session
         self.mark.now(WorkerPhase.LEAVE)
-        left = {"kind": "left", "finished": finished, "overruns": self.pacer.num_overruns}
-        self.client.send(left | self._standing())
+        overruns = self.pacer.num_overruns
+        self.client.send(Left(progress=self._progress(), finished=is_finished, overruns=overruns))
         if not self.is_first:
             # A worker that exits at once could break the connection on which another still receives
             # the end of the last all-reduce.
-            while (message := self.client.receive(None))["kind"] != "exit":
-                raise ControlError(f"the driver sent {message['kind']!r} instead of exit")
-        elif finished:
-            results: dict[str, Any] = dict(digests(session.model, session.optimizer))
-            results |= self.evaluations.now()
-            self.client.send({"kind": "finished", "results": results} | self._standing())
+            message = self.client.next_message(None)
+            if not isinstance(message, MayExit):
+                raise ControlError(f"the driver sent {kind_of(message)!r} instead of exit")
+        elif is_finished:
+            found = digests(session.model, session.optimizer)
+            metrics = self.evaluations.now()
+            self.client.send(finished(self._progress(), found, metrics))
         else:
-            self._save("saved")
+            self._save(StoppedAtCheckpoint)

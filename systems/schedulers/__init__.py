@@ -1,1 +1,1 @@
-"""Schedulers that configurations name, one a file, and folders of what several of them share."""
+"""Schedulers that configurations name, one per file, and folders of parts that several share."""

@@ -1,4 +1,5 @@
-"""Apathetic Future Share: each slot goes to the job it helps more, whatever arrives later."""
+"""Apathetic Future Share (AFS): each slot goes to the job that gains more, whatever arrives
+later."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ class Share:
     def __init__(self, order: _Order, levels: Levels, left_samples: float, level: int = 0) -> None:
         """Start the job at ``level``.
 
-        ``levels``: sizes that are worth considering, with samples per second.
+        ``levels``: useful sizes of the job, with samples per second.
         """
         self.order = order
         self.levels = levels
@@ -64,12 +65,12 @@ class Share:
 
 
 def preferred(one: Share, other: Share) -> Share:
-    """Return the one of two jobs that the next slots go to (the comparison of Algorithm 1).
+    """Return which of two jobs gets the next slots (the comparison of Algorithm 1).
 
-    Slots given to the job that ends first as things are go to the other job after that end. Slots
-    given to the other job stay there. The sum of both completion times is smaller the first way
-    exactly where ``(p1' - p1) / p1 > (p2' - p2) / p2'``, with p and p' the throughputs before and
-    after. A step of several slots counts by its mean slot.
+    Slots of the job that ends first would go to the other job after that end. Slots of the other
+    job would stay there. The sum of both completion times is smaller if the first job gets the
+    slots, exactly when ``(p1' - p1) / p1 > (p2' - p2) / p2'``, with p and p' the throughputs before
+    and after. A step of several slots counts by its mean slot.
     """
     if one.level == 0 and other.level == 0:
         return one if one.order <= other.order else other
@@ -79,14 +80,14 @@ def preferred(one: Share, other: Share) -> Share:
 
 
 class Afs:
-    """All slots are shared again at every event; each goes to the job that wins its comparisons.
+    """AFS: all slots are shared again at every event; each goes to the job that wins its
+    comparisons.
 
     All jobs start with nothing. Repeatedly, the jobs that can use more slots are compared one after
     another, and the winner gets its next slots. Of two jobs without slots, the shorter wins.
     Otherwise the gain in throughput decides, for the job that ends first and for the other
-    (``preferred``). So short jobs come first where they scale, and jobs that scale badly leave
-    slots to the others. The rule considers two jobs and one step alone, as if nothing came after
-    it.
+    (``preferred``). So short jobs come first if they scale, and jobs that scale badly leave slots
+    to the others. The rule considers two jobs and one step only, without what follows.
 
     Source: Hwang, Kim, Kim, Shin and Park, "Elastic Resource Sharing for Distributed Deep Learning"
     (CoDDL), NSDI 2021, section 4, AFS-L, which knows how much work is left. AFS-P, for unknown
@@ -94,7 +95,7 @@ class Afs:
     Chosen here: comparisons go through the jobs that have slots in order of arrival and end with
     the shortest that has none (the comparison need not be transitive); the length of a job without
     slots is its time on its least size; a job's steps go from one useful size to the next, counted
-    by their mean slot; a step that does not fit is passed over. Rescales are taken as free.
+    by their mean slot; a step that does not fit is skipped. Rescales are assumed to be free.
 
     A job whose least size exceeds the whole cluster is refused. A job that lost some of its workers
     is given slots like all others. The cost of a decision grows with slots times jobs with slots.
@@ -126,7 +127,7 @@ class Afs:
         grown: dict[str, Grant] = {}
         for _, job_id in list(self._granted):
             present = view.jobs[job_id].grant
-            assert present is not None, "kept in line with the views"
+            assert present is not None, "updated from the views"
             num_slots = shares.pop(job_id, 0)
             if num_slots == 0:
                 changes[job_id] = Suspend()
@@ -147,7 +148,7 @@ class Afs:
             return None
         if job_id not in self._levels:
             spec, curve = job.spec, job.throughput
-            assert curve is not None, "declared in needs"
+            assert curve is not None, "remaining work is declared in ``needs``"
             refusal = refuse_misfit(spec, least_slots(spec), view.cluster)
             if refusal is not None:
                 return refusal
@@ -163,7 +164,7 @@ class Afs:
             self._granted.pop(place[1:], None)
 
     def _move(self, view: ClusterView, job_id: str, *, waits: bool) -> None:
-        """Put a job among those that wait, or those that have a grant."""
+        """Put a job into the list of waiting jobs, or the list of jobs with a grant."""
         if job_id in self._place:
             self._waiting.pop(self._place[job_id], None)
         order = self._place[job_id] = self._order(view.jobs[job_id], view.time_s)
@@ -185,7 +186,7 @@ class Afs:
             yield Share(order, self._levels[order[-1]], job.remaining_samples(view.time_s))
 
     def _shares(self, view: ClusterView) -> dict[str, int]:
-        """Return the slots of all jobs that get any, in the order in which they got their first."""
+        """Return the slots of all jobs that get slots, in the order of their first slots."""
         free = view.num_usable
         without = self._without(view)
         shortest = next(without, None)

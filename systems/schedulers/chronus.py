@@ -17,27 +17,27 @@ _ROUNDING = 1e-9
 
 
 class Chronus:
-    """Jobs hold their requested slots by leases; a program chooses the jobs of each lease.
+    """Chronus: jobs hold their requested slots by leases; a program chooses the jobs of each lease.
 
     A lease ends with its round of ``lease_s`` seconds. If not all jobs fit at the start of a round,
     a mixed-integer program (``plan_leases``) runs. It chooses the jobs whose deadlines are kept, as
-    many as possible, and which of them must run now. Jobs that were promised their deadline before
-    come ahead of all others. The jobs that must run now get their slots. Then, as far as they fit,
-    come the other jobs with a promise, the earliest deadline first. All the rest follow, the least
-    remaining time first. Between rounds no job is suspended, and free slots go to waiting jobs in
-    the same order.
+    many as possible, and which of them must run now. Jobs that were promised their deadline earlier
+    come before all others. The jobs that must run now get their slots. The other jobs with a
+    promise follow if they fit, earliest deadline first. All remaining jobs follow by least
+    remaining time. Between rounds no job is suspended, and free slots go to waiting jobs in the
+    same order.
 
     No job is refused for its deadline: a job whose deadline cannot be kept runs like a job without
     a deadline. So does a job that arrives in the middle of a round, until the next round. Soft
-    deadlines count like hard ones. A promise that turns out not to fit next to the others is
-    dropped. Deadlines are planned for ``margin_s`` seconds earlier, for what changes cost.
+    deadlines count like hard ones. A promise that no longer fits together with the others is
+    dropped. Deadlines are planned ``margin_s`` seconds earlier, to allow for the cost of changes.
 
     Source: Gao et al., "Chronus", SoCC 2021, by the one sentence in Gu et al., "ElasticFlow",
     ASPLOS 2023, section 6.1; the rest is common knowledge of its mechanism (leases, a program over
     whole leases, slots outside of leases used as they come). Chosen here: 20 minutes; leases that
-    end together; all deadlines of equal worth; of its last lease a job needs only a part, so a job
-    shorter than a lease can be promised something. Differs: the placement is not part of the
-    program, and no job is run early for being short.
+    end together; all deadlines have equal value; a job needs only a part of its last lease, so a
+    job shorter than a lease can have a promise too. Differs: the placement is not part of the
+    program, and no job runs early because it is short.
 
     Checked: ``described``; the program against brute force.
 
@@ -81,7 +81,8 @@ class Chronus:
         specs = self._book.specs
         with_deadline = [job_id for job_id, spec in specs.items() if spec.deadline_s is not None]
         num_new = len(with_deadline) - len(self._promised)
-        # One old promise outweighs all new ones together, so no new promise displaces it.
+        # One old promise weighs more than all new promises together, so no new promise displaces
+        # it.
         jobs = [
             self._lease_job(view, job_id, 1.0 + num_new * (job_id in self._promised))
             for job_id in with_deadline
@@ -93,9 +94,9 @@ class Chronus:
         return [with_deadline[place] for place in plan.now]
 
     def _lease_job(self, view: ClusterView, job_id: str, reward: float) -> LeaseJob:
-        """Return a job with a deadline as the program takes it, counted in leases from now."""
+        """Return a job with a deadline in the form of the program, counted in leases from now."""
         deadline_s = self._book.specs[job_id].deadline_s
-        assert deadline_s is not None, "asked only about deadlines"
+        assert deadline_s is not None, "called only for jobs with a deadline"
         left_s = _left_s(view, job_id)
         needed = max(1, math.ceil(left_s / self._lease_s - _ROUNDING))
         in_last_s = left_s - (needed - 1) * self._lease_s
@@ -119,5 +120,5 @@ class Chronus:
 def _left_s(view: ClusterView, job_id: str) -> float:
     """Return the seconds to the job's end on its requested slots."""
     job = view.jobs[job_id]
-    assert job.throughput is not None, "declared in needs"
+    assert job.throughput is not None, "remaining work is declared in ``needs``"
     return job.remaining_samples(view.time_s) / job.throughput.samples_per_s(gang_slots(job.spec))

@@ -1,4 +1,4 @@
-"""EasyScale: jobs of virtual workers use whatever devices are free, of one type or of several."""
+"""EasyScale: jobs of virtual workers use any free devices, of one type or several."""
 
 from __future__ import annotations
 
@@ -26,31 +26,32 @@ _LOSSES = (EventKind.GRANT_LOST, EventKind.GRANT_SHRUNK)
 
 @dataclass(frozen=True, slots=True)
 class _Claim:
-    """Slots that a job has lost, and the end of its first right to slots like them."""
+    """Slots that a job has lost, and the end of its priority for slots of the same types."""
 
     lost: Counts
     until_s: float
 
 
 class EasyScale:
-    """A job begins on few slots, of any type, and grows by proposals; it can shrink again.
+    """EasyScale: a job begins on few slots, of any type, and grows by proposals; it can shrink
+    again.
 
     A job has ``num_logical_workers`` virtual workers (maxP), which its slots run in turn, so its
     training does not depend on the slots. In rounds, at least ``round_s`` seconds apart:
 
     1. Jobs that lost slots get as many of the same types, if they are free, for ``reclaim_s``
-       seconds after the loss. After that they go on with what they have.
+       seconds after the loss. After that they continue with the slots they have.
     2. Jobs without slots begin, first in, first out. Each gets its least number of slots, on the
        fastest that are free. No job overtakes another, and no job grows while one waits.
     3. Every other job proposes its ``top_k`` best configurations, of at most ``max_waste_percent``
-       waste, with one more slot (with up to ``max_added`` more, where one is no gain). The cluster
+       waste, with one more slot (or up to ``max_added`` more, if one brings no gain). The cluster
        approves the highest speed-up per slot first, one proposal a job (Algorithm 1).
 
     Differs: plans are for one executor on each slot, though ``virtual_thread`` can run several
     (``executors``), so that m and its interference I are 1 in MC = m C I. A job that turns out
     slower (by more than the share ``slowdown``) returns to its previous plan and gives the new
-    slots back. It never asks for them again. C_i begin with the profile and follow the measured
-    rates where these differ by more than ``learn_above`` (a share).
+    slots back. It never asks for them again. C_i begin with the profile, and follow the measured
+    rates if these differ by more than ``learn_above`` (a share).
 
     ``mix``: a job may hold several device types (EasyScale_heter); otherwise only one
     (EasyScale_homo). The workloads named in ``one_type`` always hold only one, since their kernels
@@ -71,8 +72,8 @@ class EasyScale:
     serving takes back leave without notice (events of the trace), as ``GRANT_SHRUNK`` or
     ``GRANT_LOST``.
 
-    Checked: ``compared``: plans and proposals with all there are in small cases, approvals with
-    Algorithm 1 as its text has it; replays by hand.
+    Checked: ``compared``: plans and proposals with all possible ones in small cases, approvals with
+    the text of Algorithm 1; replays by hand.
     """
 
     checked: ClassVar[str] = "compared"
@@ -108,13 +109,13 @@ class EasyScale:
         self._masters: dict[str, AIMaster] = {}
         self._waiting: SortedDict[tuple[float, str], AIMaster] = SortedDict()
         self._active: SortedDict[tuple[float, str], AIMaster] = SortedDict()
-        """Jobs that have a grant, or slots that they are about to lose."""
+        """Jobs that have a grant, or slots that they will lose."""
         self._claims: dict[str, _Claim] = {}
         self._types: Types | None = None
         self._next_round_s = 0.0
 
     def decide(self, view: ClusterView) -> Decision:
-        """Repair what the news have broken; in a round, hand out the free slots."""
+        """Repair plans that the news have made impossible; in a round, hand out the free slots."""
         if self._types is None:
             self._types = Types(view.cluster)
         refusals = self._look(view)
@@ -134,7 +135,7 @@ class EasyScale:
         return Decision({**refusals, **changes}, self._next_round_s if again else None)
 
     def _look(self, view: ClusterView) -> dict[str, Refuse]:
-        """Take in the news, and put each job among the active or the waiting ones."""
+        """Update the jobs from the news: each job is active or waiting."""
         refusals: dict[str, Refuse] = {}
         assert self._types is not None
         for event in view.news:
@@ -165,10 +166,10 @@ class EasyScale:
         return refusals
 
     def _meet(self, view: ClusterView, job: JobView) -> tuple[AIMaster, Refuse | None]:
-        """Return the AIMaster of a new job, and a refusal if the cluster can never serve the
-        job."""
+        """Create the AIMaster of a new job; return it, and a refusal if the cluster can never serve
+        the job."""
         spec, curve = job.spec, job.throughput
-        assert curve is not None, "declared in needs"
+        assert curve is not None, "throughput is declared in ``needs``"
         assert self._types is not None
         max_p = spec.num_logical_workers
         least = most = spec.requested_slots
@@ -209,7 +210,7 @@ class EasyScale:
             self._claims.pop(job_id, None)
 
     def _repair(self, job: JobView, board: Board) -> None:
-        """Take all slots from a job that cannot go on with what it has left."""
+        """Take all slots from a job that cannot continue with its remaining slots."""
         master, left = self._masters[job.job_id], board.slots[job.job_id]
         least = job.spec.min_slots if job.spec.elastic else job.spec.requested_slots
         if job.grant is not None and len(left) < least:
@@ -224,7 +225,7 @@ class EasyScale:
         self._waiting[master.spec.order] = master
 
     def _round(self, view: ClusterView, board: Board, plans: dict[str, Plan]) -> bool:
-        """Judge earlier growth, then hand out slots; return whether a job is to be judged later."""
+        """Judge earlier growth, then hand out slots; return whether a job must be judged later."""
         later = self._judge(view, board, plans)
         self._replace(view, board)
         self._start(board, plans)
@@ -233,7 +234,7 @@ class EasyScale:
         return later
 
     def _judge(self, view: ClusterView, board: Board, plans: dict[str, Plan]) -> bool:
-        """Compare rates with the expected ones; return whether a job is to be judged later."""
+        """Compare rates with expected rates; return whether a job must be judged later."""
         assert self._types is not None
         later = False
         for (_, job_id), master in list(self._active.items()):
@@ -304,8 +305,7 @@ class EasyScale:
             board.add(master.spec.job_id, chosen.added, taken)
 
     def _lent(self, board: Board, fixed: Container[str]) -> dict[int, str]:
-        """Return slots beyond what their jobs are guaranteed, with their jobs; latest jobs
-        first."""
+        """Return slots above the jobs' guaranteed numbers, with their jobs; latest jobs first."""
         lent: dict[int, str] = {}
         for (_, job_id), master in reversed(self._active.items()):
             if master.spec.elastic and job_id not in fixed:
@@ -329,7 +329,7 @@ class EasyScale:
     def _say(
         self, view: ClusterView, board: Board, plans: dict[str, Plan]
     ) -> dict[str, Grant | Suspend]:
-        """Return the grants by which the board differs from the present ones."""
+        """Return the grants of the board that differ from the present grants."""
         assert self._types is not None
         changes: dict[str, Grant | Suspend] = {}
         for job_id, slots in board.slots.items():

@@ -19,22 +19,22 @@ _Order = tuple[float, float, str]
 
 
 class Edf:
-    """Jobs in order of deadline; each takes as many slots as still raise its throughput.
+    """EDF: jobs in order of deadline; each takes as many slots as still raise its throughput.
 
     Jobs without a deadline come last; ties break by arrival, then job id. A missed deadline does
     not move a job back. A job that does not fit into the slots that are left is skipped.
 
     ``preemptive``: every decision plans the whole cluster from nothing, and running jobs may be
-    shrunk or suspended; otherwise a running job keeps at least what it has.
+    shrunk or suspended; otherwise a running job keeps at least the slots it has.
     ``elastic``: size jobs by their throughput curve; otherwise each gets the slots it requested, as
     do jobs that are not elastic.
 
     Source: the EDF baseline of Gu et al., "ElasticFlow", ASPLOS 2023, section 6.1; its text calls
     EDF not elastic although it sizes jobs (section 6.2). Open there and chosen here: preemption;
-    planning at every event; on a curve with dips a job takes the smallest count that no smaller
-    count matches.
+    planning at every event; on a curve with dips, only counts that are faster than all smaller
+    counts are used.
     A job whose least size exceeds the whole cluster is refused. A job that lost some of its workers
-    is sized again; if not ``elastic``, it goes on with the others.
+    is sized again; if not ``elastic``, it continues with the others.
 
     Checked: ``exact``, on figure 3 of the paper.
     """
@@ -106,7 +106,7 @@ class Edf:
         self._useful.pop(job_id, None)
 
     def _plan(self, view: ClusterView) -> dict[str, int]:
-        """Return the slots of every job that is to have some, by deadline."""
+        """Return the slots of every job that gets slots, by deadline."""
         free = view.num_usable if self._preemptive else view.num_free
         plan: dict[str, int] = {}
         for *_, job_id in self._order:
@@ -120,7 +120,7 @@ class Edf:
         return plan
 
     def _size(self, job: JobView, most: int, view: ClusterView) -> int:
-        """Return the slots for one job if at most ``most`` are available; 0 if it cannot run on
+        """Return the slots for one job when at most ``most`` are available; 0 if it cannot run on
         them."""
         if not (self._elastic and job.spec.elastic):
             num_slots = gang_slots(job.spec)
@@ -132,7 +132,8 @@ class Edf:
         return useful[fitting - 1] if fitting else 0
 
     def _useful_counts(self, job: JobView, num_slots: int) -> list[int]:
-        """Return the counts in the job's range that beat every smaller one, ascending."""
+        """Return the counts in the job's range that are faster than every smaller count,
+        ascending."""
         curve = job.throughput
         assert curve is not None, "an elastic Edf declares that it needs THROUGHPUT"
         known = self._useful.get(job.job_id)

@@ -27,7 +27,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class _Admitted:
-    """A job that was admitted, so its deadline is to be met."""
+    """Job that was admitted, so that its deadline has to be met."""
 
     order: tuple[float, float, str]
     counts: tuple[int, ...]
@@ -38,15 +38,15 @@ class EdfAdmission:
     """Preemptive EDF that admits a job only if it causes no missed deadline.
 
     At an arrival, EDF is simulated to the end of all admitted jobs with a deadline, with the new
-    job and without any other. The job is refused if a deadline, its own or another's, would be
-    missed that would be met without the job. A job with a soft deadline is taken in all the same
-    and comes last, as jobs without a deadline do.
+    job and without any other. The job is refused if its own deadline would be missed, or a deadline
+    that would be met without the job. A job with a soft deadline is admitted anyway and comes last,
+    as jobs without a deadline do.
 
-    Source: EDF + Admission Control of Gu et al., "ElasticFlow", ASPLOS 2023, section 6.4, which has
-    one sentence on it. All of the above is chosen here; the allocation is that of ``Edf``. The
-    forecast leaves out what changes of slots cost, but for ``margin_s``.
+    Source: EDF + Admission Control of Gu et al., "ElasticFlow", ASPLOS 2023, section 6.4, which
+    describes it in one sentence. All of the above is chosen here; the allocation is that of
+    ``Edf``. The forecast leaves out the cost of changes of slots, except for ``margin_s``.
 
-    Checked: ``described``; its forecasts come true where changes cost nothing.
+    Checked: ``described``; its forecasts come true if changes cost nothing.
     """
 
     checked: ClassVar[str] = "described"
@@ -58,8 +58,8 @@ class EdfAdmission:
 
         Args:
             elastic: size jobs by their throughput curve; otherwise each gets its request.
-            margin_s: deadlines count as missed this many seconds earlier, for what changes of slots
-                cost.
+            margin_s: deadlines count as missed this many seconds earlier, to allow for the cost of
+                changes.
         """
         if not 0.0 <= margin_s < math.inf:
             raise ValueError(f"margin_s is {margin_s}; give seconds, at least 0")
@@ -71,7 +71,7 @@ class EdfAdmission:
         self._order: SortedList[tuple[float, float, str]] = SortedList()
 
     def decide(self, view: ClusterView) -> Decision:
-        """Judge the arrivals; the rest is EDF."""
+        """Admit or refuse the arrivals; the rest is EDF."""
         refusals: dict[str, Grant | Suspend | Refuse] = {}
         demoted: dict[str, JobView] = {}
         for job_id in touched(view):
@@ -98,8 +98,8 @@ class EdfAdmission:
     def _admit(self, view: ClusterView, job: JobView) -> bool:
         """Return whether all deadlines are kept with this job; if so, admit it."""
         spec = job.spec
-        assert spec.deadline_s is not None, "asked only about deadlines"
-        assert job.throughput is not None, "declared in needs"
+        assert spec.deadline_s is not None, "called only for jobs with a deadline"
+        assert job.throughput is not None, "remaining work is declared in ``needs``"
         num_slots = view.cluster.num_slots
         if self._elastic:
             counts = useful_counts(job.throughput, counts_within(spec, num_slots))

@@ -13,14 +13,14 @@ from systems.schedulers.shares.share_book import ShareBook, TimeSlots
 
 
 class EdfElastic:
-    """Minimum satisfactory shares by deadline; slots left free go where they save most.
+    """EDF with minimum satisfactory shares; free slots go to the job that saves most.
 
-    Every job is taken in. At each decision the jobs with a deadline get their shares, the earliest
+    Every job is admitted. At each decision the jobs with a deadline get their shares, the earliest
     deadline first. A job that cannot meet its deadline next to the jobs before it has no share this
-    time. It gets what is left, like jobs without a deadline.
+    time. It gets remaining slots, like jobs without a deadline.
 
-    Source: EDF + Elastic Scaling of Gu et al., "ElasticFlow", ASPLOS 2023, section 6.4, which has
-    one sentence on it. All of the above is chosen here; the parts are ElasticFlow's.
+    Source: EDF + Elastic Scaling of Gu et al., "ElasticFlow", ASPLOS 2023, section 6.4, which
+    describes it in one sentence. All of the above is chosen here; the parts are ElasticFlow's.
 
     Checked: ``described``.
     """
@@ -51,7 +51,7 @@ class EdfElastic:
         self._zero_first = zero_first
 
     def decide(self, view: ClusterView) -> Decision:
-        """Fill the shares and grow them, where a time slot begins."""
+        """Fill the shares and grow them at the begin of a time slot."""
         book = self._book
         changes = book.look_again(view)
         slot = self._time.begins(view)
@@ -62,7 +62,7 @@ class EdfElastic:
             (book.others if job.spec.deadline_s is None else book.promised).add(job)
         book.arrived.clear()
         plan = fill_all([job.demand for job in book.promised], slot, view.num_usable, skip=True)
-        assert plan is not None, "no job must be in it"
+        assert plan is not None, "with skip, there is always a plan"
         missed = [book.promised[index] for index in plan.missed]
         others = sorted([*missed, *book.others], key=lambda job: job.spec.order)
         more, short_of = book.changes(plan, book.promised, others, self._zero_first)

@@ -24,11 +24,11 @@ _Kind = tuple[object, ...]
 
 
 POSTPONED_S = 1.0
-"""Seconds before another try of a job that could not start because it still held other slots."""
+"""Seconds until a job is tried again that could not start because it still held other slots."""
 
 
 class ElasticTiresias:
-    """Tiresias, whose running jobs give slots to waiting jobs or take idle slots.
+    """Tiresias with elastic jobs: running jobs give slots to waiting jobs or take idle slots.
 
     Every decision repairs Tiresias's plan (P, the requested slots, for each job that starts) and
     then does one of three things:
@@ -58,17 +58,18 @@ class ElasticTiresias:
     use). Open there and chosen here:
     - The gain, called only "in GPU efficiency", is the change in the sum of p * E(p).
     - Compactions use free slots too.
-    - In the next plan a job counts with what it holds, but with no more than P. So compacted jobs
+    - In the next plan a job counts with the slots it holds, but at most with P. So compacted jobs
       stay compacted until they are expanded or suspended.
-    - Slots above P are free for the plan before any job is suspended, those with the least relative
-      gain first.
-    - A job that the plan has just taken the slots from may be compacted too, and moves then.
-    Differs from the print, which has no end to its expansion. This scheduler names exact slots,
-    chosen as ``consolidated`` does, since the hosts matter; so the placement is not asked.
+    - Slots above P are freed for the plan before any job is suspended, slots with the least
+      relative gain first.
+    - A job whose slots the plan has just taken may be compacted too, and then moves.
+    Differs from the printed algorithm, whose expansion does not end. This scheduler names exact
+    slots, chosen as ``consolidated`` does, since the hosts matter; so the placement is not asked.
 
     Checked: ``compared``, with a version that computes everything from nothing at every event
-    (``tests/schedulers/naive_elastic_tiresias.py``), and compactions with brute force: those within
-    one host have the greatest gain, those on several the greatest of the hosts that they take.
+    (``tests/schedulers/naive_elastic_tiresias.py``), and compactions with brute force: compactions
+    within one host have the greatest gain; compactions on several hosts have the greatest gain on
+    the hosts that they take.
     """
 
     checked: ClassVar[str] = "compared"
@@ -104,7 +105,7 @@ class ElasticTiresias:
         self._view: ClusterView
         self._resized: dict[str, None] = {}
         self._moving: dict[str, None] = {}
-        """Jobs that give slots up for others, until they hold the others."""
+        """Jobs that move: they give up slots and get others."""
         self._has_postponed = False
 
     def decide(self, view: ClusterView) -> Decision:
@@ -152,14 +153,15 @@ class ElasticTiresias:
         return self._view.jobs[job_id]
 
     def _least(self, job: JobView) -> int:
-        """Return the fewest slots that compaction leaves the job, or starts it on."""
+        """Return the fewest slots that compaction leaves to the job, or on which it starts the
+        job."""
         gang = gang_slots(job.spec)
         if not job.spec.elastic:
             return gang
         return max(1, job.spec.min_slots, math.ceil(self._least_share * gang))
 
     def _kind_of(self, key: Key) -> _Kind:
-        """Return what decides whether and how compaction can serve a waiting job."""
+        """Return the properties that decide whether and how compaction can serve a waiting job."""
         spec = self._job(key.job_id).spec
         return (*speed_kind(spec), key.num_slots, spec.elastic)
 
@@ -172,7 +174,7 @@ class ElasticTiresias:
         return Donor(self._tables.of(job).worth, entry.num_slots, least, entry.key)
 
     def _mend(self, job_id: str, claims: SlotClaims) -> None:
-        """Make what is left of a broken promise the job's grant, or withdraw the promise."""
+        """Grant the job the remaining slots of a broken promise, or withdraw the promise."""
         left = claims.of(job_id)
         held = self._job(job_id).slots
         if held and set(held) <= set(left):
@@ -311,8 +313,8 @@ class ElasticTiresias:
 
         A moving job gives up its old slots only when it has the new ones, so a cycle of such jobs
         would never end. Therefore no moving job waits for slots that an earlier moving job holds. A
-        job that would do so keeps those of its own slots that it may keep, or waits; it is tried
-        again soon.
+        job that would do so keeps as many of its own slots as it may, or waits; it is tried again
+        soon.
         """
         for job_id in sorted(self._resized, key=lambda one: self._groups.jobs[one].key):
             job, claim = self._job(job_id), set(claims.of(job_id))

@@ -13,31 +13,33 @@ from systems.schedulers.shares.share_book import BY_DEADLINE, ShareBook, ShareJo
 
 
 class ElasticFlow:
-    """Admission by minimum satisfactory shares; slots left free go where they save most.
+    """ElasticFlow: admission by minimum satisfactory shares; free slots go to the job that saves
+    most.
 
     Time is cut into slots. The minimum satisfactory share of a job is the least, and latest, use of
-    the cluster that meets its deadline next to all jobs with earlier ones. An arrival is admitted
-    if all jobs still have such a share with it (Algorithm 1). Otherwise it is refused or, if its
-    deadline is soft, gets what is left, as jobs without a deadline do. Slots that the shares leave
-    free in the present time slot go to the job that saves the most slot time, one level at a time
-    (Algorithm 2). The next decision comes when something happens or when some job's share asks for
-    more than the job has.
+    the cluster that meets its deadline together with all jobs with earlier deadlines. An arrival is
+    admitted if all jobs still have such a share with it (Algorithm 1). Otherwise it is refused or,
+    if its deadline is soft, gets what is left, as jobs without a deadline do. Slots that the shares
+    leave free in the present time slot go to the job that saves the most slot time, one level at a
+    time (Algorithm 2). The next decision comes when something happens or when some job's share asks
+    for more than the job has.
 
     Source: Gu et al., "ElasticFlow", ASPLOS 2023, sections 4.1, 4.2 and 4.4. In the paper's text
     the sum of Algorithm 1, line 15, ends at t-1; it must be i-1. Algorithm 2 leaves slots idle if
-    line 10 is taken literally; a job may take a step if it trains faster with it and does not end
-    within the time slot without it, which is the paper's constraint 7.
+    line 10 is taken literally; a job may take a step if the step makes it faster and the job would
+    not end within the time slot without it (the paper's constraint 7).
 
     Open there and chosen here:
-    - Decisions fall on the boundaries of time slots; what happens in between waits for the next.
-    - A job that takes more now may take anything later that other jobs' shares leave.
-    - Among equals the first that arrived wins.
+    - Decisions are made at the boundaries of time slots; events in between wait for the next
+      boundary.
+    - A job that takes more now may use any slots later that other jobs' shares leave.
+    - Among equal jobs the first arrival wins.
     - Jobs without a guarantee start in order of arrival. Further slots go to them by the slot time
       that they would save to their end.
-    - Progressive filling is a heuristic. If it fails for jobs that were admitted, the rest of the
-      plan before is kept, which still holds. Only a job that neither serves (it lost slots, or
-      changes took longer than ``margin_s``) loses its guarantee.
-    - On a curve with dips only counts are considered that beat every smaller one.
+    - Progressive filling is a heuristic. If it fails for admitted jobs, the rest of the previous
+      plan is kept, which is still valid. A job loses its guarantee only if neither plan serves it,
+      because it lost slots or changes took longer than ``margin_s``.
+    - On a curve with dips, only counts that are faster than every smaller count are considered.
 
     Checked: ``exact``, on figures 3 and 4 and the examples of section 4.1; also against an
     independent plain version of both algorithms, and against brute force.
@@ -61,10 +63,10 @@ class ElasticFlow:
             slot_s: length of a time slot, seconds; 60 in the authors' code.
             powers_of_two: jobs have powers of two only, so that blocks of buddies hold them
                 (section 4.3); otherwise any count.
-            margin_s: deadlines are planned for this many seconds earlier, for what changes of slots
-                cost.
+            margin_s: deadlines are planned this many seconds earlier, to allow for the cost of
+                changes.
             zero_first: jobs without slots come first when free slots are handed out, as in the
-                authors' code; the paper does not say so.
+                authors' code; the paper does not state it.
         """
         check_time_slots(slot_s, margin_s)
         self._book = ShareBook(slot_s, powers_of_two, margin_s)
@@ -75,7 +77,7 @@ class ElasticFlow:
         self._plan: SharePlan | None = None
 
     def decide(self, view: ClusterView) -> Decision:
-        """Admit jobs, fill the shares and grow them, where a time slot begins."""
+        """Admit jobs, fill the shares and grow them at the begin of a time slot."""
         book = self._book
         changes = book.look_again(view)
         slot = self._time.begins(view)
@@ -84,7 +86,7 @@ class ElasticFlow:
         book.refresh(view)
         changes |= self._admit(slot, view.num_usable)
         plan = self._plan
-        assert plan is not None, "made with the admission"
+        assert plan is not None, "the plan is made with the admission"
         more, short_of = book.changes(plan, book.promised, list(book.others), self._zero_first)
         return Decision(changes | more, self._time.wake(short_of))
 
@@ -94,14 +96,14 @@ class ElasticFlow:
         refusals: dict[str, Grant | Suspend | Refuse] = {}
         arrived, book.arrived = book.arrived, []
         hopeful = [job for job in arrived if could_alone(job, slot, num_slots)]
-        # Not filled: it holds what all plans of this time slot share, computed once.
+        # Not filled: it holds the data that all plans of this time slot share, computed once.
         known = SharePlan([job.demand for job in book.promised], slot, num_slots)
         if len(hopeful) == 1:
             plan = self._plan_with(hopeful[0], known)
             together = plan is not None
         else:
             plan = self._plan_together(hopeful, known)
-            # If many arrive at once and all fit as if each were alone, they also fit one by one.
+            # If many jobs arrive at once and all of them fit together, they also fit one by one.
             together = plan is not None and not plan.capped
         for job in arrived:
             with_it = plan if together and job in hopeful else None
@@ -156,7 +158,7 @@ class ElasticFlow:
                 plan = None
         if plan is None:
             plan = fill_all(known.demands, slot, num_slots, skip=True)
-        assert plan is not None, "no job must be in it"
+        assert plan is not None, "with skip, there is always a plan"
         lost = [book.promised[index] for index in plan.missed]
         for job in lost:
             book.promised.remove(job)
@@ -168,7 +170,7 @@ class ElasticFlow:
 
 
 def could_alone(job: ShareJob, slot: int, num_slots: int) -> bool:
-    """Return whether a job has a deadline that it could meet with the whole cluster to itself."""
+    """Return whether a job has a deadline that it could meet alone on the cluster."""
     levels, demand = job.demand.levels, job.demand
     rates = zip(levels.counts, levels.rates, strict=True)
     best = max(rate for count, rate in rates if count <= num_slots)

@@ -14,15 +14,15 @@ from systems.schedulers.common.waiting import Key, WaitingJobs
 
 
 class Fifo:
-    """Jobs start in order of arrival, each on the slots it requested, and keep them.
+    """FIFO: jobs start in order of arrival, each on the slots it requested, and keep them.
 
     Nothing is suspended or rescaled. A job that lost all its slots queues again by its arrival; a
-    job that lost some of them goes on with the others to its end. A job that the whole cluster
+    job that lost some of them continues with the others to its end. A job that the whole cluster
     cannot hold is refused. The cost of a decision grows with its news, not with the length of the
     queue.
 
-    ``backfill``: jobs behind one that does not fit may start if they fit. No slots are reserved for
-    the job they overtake, so a large job can wait for long.
+    ``backfill``: jobs behind a job that does not fit may start if they fit. No slots are reserved
+    for the job they overtake, so a large job can wait for long.
     ``slots_per_job``: every job gets this many slots, within its own range, whatever it requested;
     a job that is not elastic gets its request. None: all get their request.
 
@@ -30,8 +30,8 @@ class Fifo:
     side of the EDL paper's synthetic workload (section 6.3).
 
     Checked: ``exact``, on that synthetic workload and on the job of fixed size of Hu et al.,
-    section 1, which leaves 92 of 100 nodes idle; ``backfill`` is in no paper's example and was
-    worked by hand.
+    section 1, which leaves 92 of 100 nodes idle; ``backfill``, which no paper's example has, on
+    cases computed by hand.
 
     Raises:
         ValueError: ``slots_per_job`` is below 1.
@@ -68,7 +68,7 @@ class Fifo:
         return Decision(changes)
 
     def _look_again(self, view: ClusterView, job_id: str) -> Refuse | None:
-        """Put one job among the waiting ones, or take it out, as the view says."""
+        """Add one job to the waiting jobs or remove it, by its state in the view."""
         job = view.jobs.get(job_id)
         if job is None or job.grant is not None:
             self._waiting.discard(job_id)

@@ -1,4 +1,4 @@
-"""Gandiva: jobs take turns on the slots, and move and grow where that helps them."""
+"""Gandiva: jobs take turns on the slots, and move or grow if that helps them."""
 
 from __future__ import annotations
 
@@ -32,42 +32,42 @@ class Gandiva:
     """Round robin over all jobs at the slots they requested, in turns of ``quantum_s``.
 
     While jobs wait, a round begins every ``quantum_s`` seconds. First the jobs that have waited
-    longest get their requested slots. Then come the jobs that run, the last started first, as far
-    as they fit. A job that does not fit is suspended. Between rounds no job is suspended, and free
-    slots go to the waiting jobs that fit, the longest waiting first.
+    longest get their requested slots. Then follow the running jobs that fit, last started first. A
+    job that does not fit is suspended. Between rounds no job is suspended, and free slots go to the
+    waiting jobs that fit, the longest waiting first.
 
-    ``migrate``: whenever something happens and no change is under way, a job that lies on more
-    hosts than it needs moves together, if slots are free for that.
-    ``grow_after_s``: after this many seconds with idle slots and no waiting job, the slots of each
-    host are shared among the elastic jobs that lie on it alone. As soon as a job waits, all go back
-    to their request. None: never, as ElasticFlow's authors have it ("not elastic").
+    ``migrate``: whenever something happens and no change is in flight, a job on more hosts than
+    necessary moves to fewer hosts, if slots are free for that.
+    ``grow_after_s``: after this many seconds with idle slots and no waiting job, the free slots of
+    each host are shared among the elastic jobs that use only that host. As soon as a job waits, all
+    go back to their requested slots. None: never, as in ElasticFlow's evaluation ("not elastic").
 
-    ``pack_above``: jobs share devices, two of equal size on the same ones, where the cluster lets
-    them (``Cluster.shared_speed``; elsewhere the option does nothing). In a round, each job that
-    starts takes in as its guest one job whose turn is over: the last started of those that may.
-    Then jobs that still wait become guests of jobs that go on alone, the longest waiting with the
-    last started first. This shortens no job's turn. A job shares only after its speed alone was
-    measured, in a turn of its own. In every round the two speeds of a pair, each over that alone,
-    are summed. Where they make no more than ``pack_above``, the guest waits for a turn, and the two
-    are never paired again. Nor is a pair of which one job was lost or could not start, since two
-    may need more memory than the device has. Guests move to idle devices as soon as no waiting job
-    fits on these. None: no two jobs on a device. 1: pairs that do more than they would by turns,
-    which also suspend and resume them.
+    ``pack_above``: two jobs of equal size share the same devices, if the cluster allows it
+    (``Cluster.shared_speed``; otherwise the option has no effect). In a round, each job that starts
+    gets as its guest one job whose turn is over: the last started job that is allowed. Then jobs
+    that still wait become guests of jobs that continue alone, the longest waiting with the last
+    started first. No job's turn becomes shorter by this. A job shares only after its speed alone
+    was measured in a turn without a guest. In every round the relative speeds of a pair (shared
+    over alone) are summed. If the sum is at most ``pack_above``, the guest waits for a turn, and
+    the two are never paired again. The same is true if one job of a pair was lost or could not
+    start, since two may need more memory than the device has. Guests move to idle devices as soon
+    as no waiting job fits on these. None: jobs never share a device. 1: pairs must do more together
+    than in turns.
 
-    Source: Xiao et al., "Gandiva", OSDI 2018, by name and by the one sentence in Gu et al.,
-    "ElasticFlow", ASPLOS 2023, section 6.1, and, for packing, by that in Li et al., "EasyScale", SC
-    2023, section 5.1.3; the rest is common knowledge of its mechanisms, and chosen here: time
-    slices of one minute; one queue for the cluster, not one for each host, so hosts are not kept
-    apart by the size of their jobs (the placement consolidates); the idle slots of a host go to the
-    smallest job on it, one at a time. Only pairs are packed, of jobs of one size, and found by
-    trying them, where Gandiva looks at how busy a device is. Nor is the growth of a job undone when
-    it was measured not to help.
+    Source: Xiao et al., "Gandiva", OSDI 2018, as described in one sentence in Gu et al.,
+    "ElasticFlow", ASPLOS 2023, section 6.1, and, for packing, in Li et al., "EasyScale", SC 2023,
+    section 5.1.3; the rest is general knowledge of its mechanisms. Chosen here: time slices of one
+    minute; one queue for the cluster, not one for each host, so hosts are not separated by the size
+    of their jobs (the placement consolidates); the idle slots of a host go to the smallest job on
+    it, one at a time. Only pairs of jobs of equal size are packed, and they are found by trial,
+    while Gandiva considers how busy a device is. The growth of a job is not undone if it does not
+    help.
 
-    A job that lost some of its workers goes on with the others, where they are, until it is next
+    A job that lost some of its workers continues with the others, on their slots, until it is next
     suspended.
 
     Checked: ``described``; the turns against a plan that is built from nothing at every event,
-    packing by hand and by what always holds of it.
+    packing by hand and by its invariants.
 
     Raises:
         ValueError: an option is out of its range.
@@ -90,8 +90,8 @@ class Gandiva:
             )
         if pack_above is not None and not 0.0 <= pack_above < 2.0:
             raise ValueError(
-                f"pack_above is {pack_above}; give what two speeds, each at most 1 of that alone,"
-                " must sum to more than, from 0 to below 2, or null for never"
+                f"pack_above is {pack_above}; give the sum that a pair's relative speeds (shared "
+                "over alone) must exceed, from 0 to below 2, or null to pack no jobs"
             )
         self._rounds = Rounds(quantum_s, "quantum_s")
         self._migrate = migrate
@@ -134,7 +134,7 @@ class Gandiva:
         return Decision(changes, self._when_to_grow(view, changes))
 
     def _look_again(self, view: ClusterView, job_id: str) -> Refuse | None:
-        """Bring one job in line with the view."""
+        """Update one job from the view."""
         job = view.jobs.get(job_id)
         is_guest = job_id in self._packing.guests
         if is_guest and job is not None and job.grant is not None:
@@ -159,7 +159,7 @@ class Gandiva:
         return None
 
     def _leave_partner(self, job_id: str, *, for_good: bool) -> None:
-        """Note that a job has left its devices; a job that shared them has them to itself."""
+        """Record that a job has left its devices; a job that shared them has them alone now."""
         guest_id = self._packing.guest_of(job_id)
         if job_id in self._packing.guests:
             self._packing.part(job_id, for_good=for_good)
@@ -167,7 +167,8 @@ class Gandiva:
             self._planned[guest_id] = self._packing.part(guest_id, for_good=for_good)
 
     def _look_at_pairs(self, view: ClusterView, is_round: bool) -> list[str]:
-        """Part pairs that are not worth it or have come apart; return the jobs that must leave.
+        """End pairs that are not worth it or are no longer together; return the jobs that must
+        leave.
 
         In a round, also measure the speed of jobs that are alone.
         """
@@ -184,7 +185,7 @@ class Gandiva:
                     self._packing.part(guest_id, for_good=True)
                     leaving.append(guest_id)
                 continue
-            # One of them lost workers, or did not or cannot come to the slots it was granted.
+            # One of the jobs lost workers, or cannot get the slots it was granted.
             self._packing.part(guest_id, for_good=is_possible)
             if is_cut_off(view, host):
                 del self._planned[host_id]
@@ -204,7 +205,7 @@ class Gandiva:
         return leaving
 
     def _take_turns(self, view: ClusterView, is_round: bool) -> dict[str, Grant | Suspend | Refuse]:
-        """Return slots for waiting jobs: free or borrowed ones; in a round also those of other
+        """Find slots for waiting jobs: free or borrowed slots; in a round also slots of other
         jobs."""
         changes: dict[str, Grant | Suspend | Refuse] = {}
         free = view.num_free
@@ -279,7 +280,7 @@ class Gandiva:
     def _when_to_grow(
         self, view: ClusterView, changes: dict[str, Grant | Suspend | Refuse]
     ) -> float | None:
-        """Note since when slots are idle; return when they will have been idle for long enough."""
+        """Record the time since which slots are idle; return the time at which jobs may grow."""
         if self._grow_after_s is None:
             return None
         taken = sum(key.num_slots for key in self._planned.values())
@@ -293,6 +294,6 @@ class Gandiva:
 
 
 def _waiting(job: JobView, since_s: float | None = None) -> Key:
-    """Return the key of a job that waits for a turn: the longest waiting first."""
+    """Return the sort key of a job that waits for a turn: the longest waiting first."""
     since_s = job.waiting_since_s if since_s is None else since_s
     return Key(_WAITING, since_s, job.spec.arrival_s, job.job_id, gang_slots(job.spec))

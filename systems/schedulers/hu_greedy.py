@@ -1,4 +1,4 @@
-"""The greedy node allocator that Hu et al. compare with."""
+"""Greedy node allocator with which Hu et al. compare."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from systems.schedulers.hu.pool import JobPool
 
 
 class HuGreedy:
-    """Never leaves a node idle: the newest jobs grow, the oldest are halved for the queue.
+    """Greedy allocator that leaves no node idle: the newest jobs grow, the oldest are halved for
+    the queue.
 
     Source: Hu et al., "An Optimal Resource Allocator of Elastic Training for Deep Learning Jobs on
     Cloud", section 3. A slot is a node. Every ``every_s`` seconds (theirs: 300), the present state
@@ -29,12 +30,12 @@ class HuGreedy:
 
     Open there and chosen here: counts are powers of two; training time is time with nodes;
     ``halvings`` jobs at most are halved in one activation, those longest in training first; jobs
-    that cannot be halved are passed over; idle nodes that are too few for the first job of the
-    queue count as none. A job whose least size exceeds the cluster is refused. A job that lost some
-    of its workers goes on with the others, and may grow and be halved like any other.
+    that cannot be halved are skipped; idle nodes that are too few for the first job of the queue
+    count as none. A job whose least size exceeds the cluster is refused. A job that lost some of
+    its workers continues with the others, and may grow and be halved like any other.
 
     Checked: ``exact``, on both examples of their figure 4 and on figure 8; the four scenarios in
-    cases worked by hand.
+    cases computed by hand.
 
     Raises:
         ValueError: an option is out of its range.
@@ -100,7 +101,7 @@ class HuGreedy:
 
     @staticmethod
     def _by_training_time(view: ClusterView, pool: JobPool, *, longest_first: bool) -> list[str]:
-        """Return jobs with nodes, by the time that they have had any; ties: by arrival."""
+        """Return jobs with nodes, by their time with nodes; ties: by arrival."""
         sign = -1.0 if longest_first else 1.0
         return sorted(
             pool.training(),

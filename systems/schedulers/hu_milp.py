@@ -1,4 +1,4 @@
-"""The optimal node allocator of Hu et al.: a rolling horizon and a mixed-integer program."""
+"""Optimal node allocator of Hu et al.: a rolling horizon and a mixed-integer program."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ from systems.schedulers.hu.spare import grown
 
 
 class HuMilp:
-    """Plans node counts for some steps ahead, carries out the first step, and plans again.
+    """Optimal allocator that plans node counts for several steps, applies the first step, and plans
+    again.
 
     Source: Hu et al., "An Optimal Resource Allocator of Elastic Training for Deep Learning Jobs on
     Cloud", section 4.4 (eqs. (1), (2), (5), (6), (12), (13), (15) to (20)). A slot is a node. Every
     ``every_s`` seconds (theirs: 300) it maximises a sum over jobs and ``num_steps`` steps of that
-    length (5): the share of the remaining work that is done by then. Counts are powers of two up to
-    ``most_nodes`` (16). Between these times, freed nodes go to the queue ``reaction_s`` later (1).
+    length (5): the share of the remaining work done by the end of the step. Counts are powers of
+    two up to ``most_nodes`` (16). Between these times, freed nodes go to the queue ``reaction_s``
+    later (1).
 
     ``method``: ``fast`` is within ``gap`` (a share of a bound that it proves itself) and optimal
     below 30 jobs. The others are optimal to within ``gap``, by HiGHS: ``columns`` from what
@@ -31,19 +33,19 @@ class HuMilp:
     paper prints it.
 
     ``spare_nodes``: ``grow`` gives the nodes that the plan's first step leaves idle to the smallest
-    jobs. No plan loses worth by that ("when computational resources are abundant the best decision
+    jobs. No plan loses value by that ("when computational resources are abundant the best decision
     would be to allocate as many nodes as possible to all jobs", section 5.2). ``idle`` leaves them.
 
     Open there and chosen here: jobs with nodes and then the queue, first in, first out, take part
-    as far as the least sizes of all fit (15); remaining work is at least ``least_eta_s`` seconds on
-    one node; speeds are the job's own throughput curve, or with ``loss_per_doubling`` the paper's
-    (0.2: n * 0.8^log2 n). ``fast`` and ``columns`` write down every schedule of a job, so with 16
-    nodes ``num_steps`` is 6 at most. A job that holds nodes is never suspended. A job whose least
-    size exceeds the cluster is refused. If so many nodes are down that not all jobs can have their
-    least, jobs that lost some of their workers keep the others.
+    while the least sizes of all fit (15); remaining work is at least ``least_eta_s`` seconds on one
+    node; speeds are the job's own throughput curve, or with ``loss_per_doubling`` the paper's (0.2:
+    n * 0.8^log2 n). ``fast`` and ``columns`` enumerate every schedule of a job, so with 16 nodes
+    ``num_steps`` is 6 at most. A job that holds nodes is never suspended. A job whose least size
+    exceeds the cluster is refused. If too many nodes are down for the least sizes of all jobs, jobs
+    that lost workers keep their other nodes.
 
-    Checked: ``compared``: plans with every plan of small cases, and the four methods with each
-    other; their figures 5 and 7 as well.
+    Checked: ``compared``: plans with all plans of small cases, and the four methods with each
+    other; also figures 5 and 7 of the paper.
 
     Raises:
         ValueError: an option is out of its range.
@@ -108,14 +110,14 @@ class HuMilp:
         part = candidates(view, pool)
         counts = self._planned(view, pool, part)
         before = {job_id: _granted(view.jobs[job_id]) for job_id in counts}
-        # Jobs that give nodes up come first, then newcomers: no job grows before all have some.
+        # Jobs that give nodes up come first, then new jobs: no job grows before all have nodes.
         changed = [job_id for job_id, count in counts.items() if count != before[job_id]]
         changed.sort(key=lambda job_id: (counts[job_id] > before[job_id], before[job_id] > 0))
         withdrawn: dict[str, Grant | Suspend] = dict.fromkeys(part.withdrawn, Suspend())
         return withdrawn | {job_id: Grant(counts[job_id]) for job_id in changed}
 
     def _planned(self, view: ClusterView, pool: JobPool, part: Candidates) -> dict[str, int]:
-        """Return the nodes of every job that takes part, in the first step."""
+        """Return the nodes in the first step of every job that takes part."""
         if not part.job_ids:
             return {}
         jobs = tuple(
@@ -129,7 +131,7 @@ class HuMilp:
         return dict(zip(part.job_ids, counts, strict=True))
 
     def _job(self, job: JobView, counts: tuple[int, ...], now_s: float) -> Job:
-        """Return the job of the model: demand and speeds become shares served in one step."""
+        """Return the job of the model; demand and speeds become shares served in one step."""
         curve = job.throughput
         assert curve is not None, "HuMilp declares that it needs THROUGHPUT"
         alone = curve.samples_per_s(1)

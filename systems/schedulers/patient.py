@@ -1,4 +1,4 @@
-"""Patient: ElasticFlow's shares and promises; the promises are made later."""
+"""Patient: ElasticFlow's shares and promises, but promises are made later."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ _Changes = dict[str, Grant | Suspend | Refuse]
 
 
 class Patient:
-    """Admission that promises late, lets cheap jobs go first, and reconsiders waiting jobs.
+    """Scheduler with late promises, which prefers cheap jobs and reconsiders waiting jobs.
 
-    Time slots, minimum satisfactory shares and the use of the slots that they leave are
-    ElasticFlow's. ElasticFlow promises or refuses finally at the arrival. So jobs of a burst, or
-    one big job, keep out many small jobs that come a minute later. Here a job with a deadline is in
-    one of three states:
+    Time slots, minimum satisfactory shares and the use of free slots are ElasticFlow's. ElasticFlow
+    promises or refuses for good on arrival. So jobs of a burst, or one big job, exclude many small
+    jobs that arrive a minute later. Here a job with a deadline is in one of three states:
 
     - *planned*: it has a share in the plan and runs by it, but is not promised anything yet. An
       arrival is planned if all planned jobs still fit with it. If they do not fit, planned jobs
-      without a promise are taken out. Each time the candidates are those that end no later than the
-      first job that does not fit, the newcomer included. The one with the greatest usage (slot time
-      of its share, alone) goes. That is Moore's rule, which keeps most deadlines on one machine.
+      without a promise are taken out. Candidates are the jobs that end no later than the first job
+      that does not fit, which includes the new job. The candidate with the greatest usage (slot
+      time of its share, alone) is taken out. That is Moore's rule, which keeps most deadlines on
+      one machine.
     - *promised*: planned when ``answer_after`` of the time from its arrival to its deadline had
       passed. From then on no job takes its place.
-    - *waiting*: not in the plan. It gets what is left, before jobs without a deadline, and is
-      planned again as soon as it fits, the least usage first. When even the whole cluster could not
-      meet its deadline, it is refused; if the deadline is soft, it joins the jobs without one.
+    - *waiting*: not in the plan. It gets remaining slots, before jobs without a deadline, and is
+      planned again as soon as it fits, least usage first. If even the whole cluster could not meet
+      its deadline, it is refused; if the deadline is soft, it joins the jobs without a deadline.
 
     The guarantee is ElasticFlow's. A promised job meets its deadline if changes of slots cost
     nothing (or no more than ``margin_s``), no slots are lost, and the stated work and speeds are
-    right. The guarantee is weaker in two ways. The promise comes later, and a job may learn late
-    that there is none, after it has used slots. A job that runs on what is left is refused only
-    once it is hopeless, and it may end late if no decision came between.
+    right. The guarantee is weaker in two ways. The promise comes later, and a job may be refused
+    late, after it has used slots. A job on remaining slots is refused only once its deadline is
+    impossible, and it may end late if no decision was made in between.
 
     Source: ours; the shares are those of Gu et al., "ElasticFlow", ASPLOS 2023, sections 4.1, 4.2
     and 4.4, and the rule for which jobs to leave out is Moore's, Management Science 15 (1968).
-    Progressive filling is a heuristic, so the rule is one here too.
+    Progressive filling is a heuristic, so the rule is a heuristic here too.
 
-    Checked: ``compared``: the promise under random traces, and the jobs that are kept with brute
-    force over all subsets where every job arrives at once.
+    Checked: ``compared``: the promise under random traces, and the planned jobs with brute force
+    over all subsets if all jobs arrive at once.
     """
 
     checked: ClassVar[str] = "compared"
@@ -70,12 +70,12 @@ class Patient:
         Args:
             slot_s: length of a time slot, seconds.
             powers_of_two: jobs have powers of two only; otherwise any count.
-            margin_s: deadlines are planned for this many seconds earlier, for what changes of slots
-                cost.
+            margin_s: deadlines are planned this many seconds earlier, to allow for the cost of
+                changes.
             answer_after: share of the time from a job's arrival to its deadline after which it is
                 promised, if it is planned; from 0 to below 1.
-            tries: how many waiting jobs that do not fit are tried in one decision. The others are
-                left for the next decision, which bounds the cost of each.
+            tries: number of waiting jobs that may be tried without success in one decision. The
+                others wait for the next decision, which bounds the cost of a decision.
         """
         check_time_slots(slot_s, margin_s)
         problems = []
@@ -95,7 +95,7 @@ class Patient:
         self._promised: set[str] = set()
         self._plan: SharePlan | None = None
         self._before: dict[str, int] = {}
-        """Jobs of the previous plan, with their places in it."""
+        """Jobs of the previous plan, with their indices in it."""
 
     @property
     def promised(self) -> frozenset[str]:
@@ -103,7 +103,7 @@ class Patient:
         return frozenset(self._promised)
 
     def decide(self, view: ClusterView) -> Decision:
-        """Promise, plan and grow, where a time slot begins."""
+        """Promise, plan and grow shares at the begin of a time slot."""
         book = self._book
         changes = book.look_again(view)
         slot = self._time.begins(view)
@@ -122,7 +122,7 @@ class Patient:
         self._take_in(arrived, slot, num_slots)
         waiting = self._try_again(slot, num_slots)
         plan = self._plan
-        assert plan is not None, "made anew above"
+        assert plan is not None, "rebuilt above"
         self._before = {job.job_id: place for place, job in enumerate(book.promised)}
         more, short_of = book.changes(plan, book.promised, [*waiting, *book.others], False)
         if self._hopeless:
@@ -130,7 +130,7 @@ class Patient:
         return Decision(changes | more, self._time.wake(short_of))
 
     def _promise(self, now_s: float) -> None:
-        """Promise their deadlines to the planned jobs whose answer is due."""
+        """Promise the deadlines of planned jobs whose answer is due."""
         for job in self._book.promised:
             spec = job.spec
             assert spec.deadline_s is not None, "only jobs with a deadline are planned"
@@ -138,10 +138,11 @@ class Patient:
                 self._promised.add(job.job_id)
 
     def _plan_again(self, slot: int, num_slots: int) -> None:
-        """Plan the jobs that were planned before, less those that have ended.
+        """Plan the jobs that were planned before, without those that have ended.
 
-        If filling fails for all of them together, the rest of the previous plan still holds, unless
-        slots were lost or a job is behind. In that case jobs without a promise are taken out first.
+        If filling fails for all of them together, the rest of the previous plan is still valid,
+        unless slots were lost or a job is behind schedule. In that case jobs without a promise are
+        taken out first.
         """
         book = self._book
         planned = list(book.promised)
@@ -154,7 +155,7 @@ class Patient:
             planned = [job for job in planned if job.job_id in self._promised]
             plan = self._rest_of_plan(planned, slot, num_slots)
             plan = plan or fill_all([job.demand for job in planned], slot, num_slots, skip=True)
-            assert plan is not None, "no job must be in it"
+            assert plan is not None, "with skip, there is always a plan"
             lost = [planned[index] for index in plan.missed]
             for job in lost:
                 book.promised.remove(job)
@@ -171,7 +172,7 @@ class Patient:
         """Return the previous plan for these jobs, from now on; None if there is none or it does
         not fit.
 
-        Jobs that it does not serve are in its ``missed``.
+        Jobs that the plan does not serve are in its ``missed``.
         """
         before = self._plan
         if before is None or any(job.job_id not in self._before for job in planned):
@@ -182,10 +183,11 @@ class Patient:
         return plan if plan.keep(shares) else None
 
     def _give_up_hopeless(self, arrived: list[ShareJob], slot: int, view: ClusterView) -> _Changes:
-        """Sort out jobs whose deadline not even the whole cluster could keep, and jobs without one.
+        """Separate jobs without a deadline, and jobs whose deadline even the whole cluster cannot
+        keep.
 
         A job with a hard deadline is refused only while it holds no slots. If it holds slots, this
-        decision suspends it, since it is in no list any more, and the next one refuses it.
+        decision suspends it, since it is in no list any more, and the next decision refuses it.
         ``arrived`` keeps the other jobs.
         """
         for job in [*arrived, *self._waiting.values()]:
@@ -209,7 +211,7 @@ class Patient:
         return refusals
 
     def _take_in(self, arrived: Sequence[ShareJob], slot: int, num_slots: int) -> None:
-        """Plan newcomers, and leave out the jobs that Moore's rule names."""
+        """Plan new jobs, and leave out the jobs that Moore's rule selects."""
         planned = list(self._book.promised)
         self._waiting |= {job.job_id: job for job in arrived}
         if arrived:
@@ -222,7 +224,7 @@ class Patient:
     def _leave_out(
         self, jobs: Sequence[ShareJob], slot: int, num_slots: int
     ) -> tuple[list[ShareJob], SharePlan | None]:
-        """Return jobs that fit next to each other, by deadline, and their plan.
+        """Return jobs that fit together, by deadline, and their plan.
 
         As few jobs are left out as by Moore's rule, and none with a promise. If that is not enough,
         the plan is None.
@@ -231,7 +233,7 @@ class Patient:
         usage = dict(zip(_ids(jobs), _usage(jobs, slot, num_slots), strict=True))
         while True:
             plan = fill_all([job.demand for job in kept], slot, num_slots, skip=True)
-            assert plan is not None, "no job must be in it"
+            assert plan is not None, "with skip, there is always a plan"
             if not plan.missed:
                 return kept, plan
             free = [job for job in kept[: plan.missed[0] + 1] if job.job_id not in self._promised]
@@ -240,7 +242,7 @@ class Patient:
             kept.remove(max(free, key=lambda job: (usage[job.job_id], job.spec.order)))
 
     def _set_planned(self, kept: Sequence[ShareJob], before: Sequence[ShareJob]) -> None:
-        """Make these jobs the planned ones; jobs that were planned before and are not now wait."""
+        """Set the planned jobs; jobs that were planned before and are not planned now wait."""
         book = self._book
         names = set(_ids(kept))
         for job in before:
@@ -252,7 +254,7 @@ class Patient:
                 book.promised.add(job)
 
     def _try_again(self, slot: int, num_slots: int) -> list[ShareJob]:
-        """Plan waiting jobs that fit; return those that wait on, the least usage first."""
+        """Plan waiting jobs that fit; return the jobs that still wait, least usage first."""
         book, failures = self._book, 0
         jobs = list(self._waiting.values())
         usage = dict(zip(_ids(jobs), _usage(jobs, slot, num_slots), strict=True))

@@ -36,13 +36,13 @@ class _Job:
 
 
 class Pollux:
-    """Slots are shared so that the power mean of the jobs' speed-ups is greatest.
+    """Pollux: slots are shared so that the power mean of the jobs' speed-ups is greatest.
 
     Every ``period_s``, while something has changed, a search (``share_search``) looks for the
     numbers of slots, 0 or within each job's range, with the best mean of
 
-    - speed-up of a job: its best goodput on these slots over that on an equal share of the cluster
-      (slots / jobs);
+    - speed-up of a job: its best goodput on these slots over its goodput on an equal share of the
+      cluster (slots / jobs);
     - times (T - R * delta) / (T + delta) if its slots would change while it runs, with T its age, R
       how often they have changed and delta = ``delay_s``;
     - in the power mean with exponent ``power``; a job without slots counts as 0.001.
@@ -58,17 +58,18 @@ class Pollux:
     ``num_batches``: batches of a job's range that are tried next to its own.
     ``search``: ``exact``, dynamic programming, or ``genetic``, with ``population``, ``generations``
     and ``seed``. The authors use a genetic search because theirs must place jobs at the same time.
-    The exact shares are what their search would find if it never failed, and are found faster.
+    The exact shares are those that a perfect genetic search would find, and are found faster.
 
-    Source: Qiao et al., "Pollux", OSDI 2021, by the one sentence in Gu et al., "ElasticFlow",
-    ASPLOS 2023, section 6.1; formulas and values (60 s, delta 30 s, exponent -1, 100 by 100, at
-    most twice the slots held) are common knowledge of it, and partly those of its authors' code.
-    Differs: shares are numbers of slots, not of slots on hosts, since a throughput curve knows no
-    hosts (so no two distributed jobs are kept off one host); curves are known and need not be
-    learned; the cluster does not grow or shrink; phi is constant; a job that has no slots starts
-    without the factor for changes. The genetic operators are ours.
+    Source: Qiao et al., "Pollux", OSDI 2021, as described in one sentence in Gu et al.,
+    "ElasticFlow", ASPLOS 2023, section 6.1; formulas and values (60 s, delta 30 s, exponent -1, 100
+    by 100, at most twice the slots held) are general knowledge of it, and partly those of its
+    authors' code. Differs: shares are numbers of slots, not of slots on hosts, since a throughput
+    curve knows no hosts (so no two distributed jobs are kept off one host); curves are known and
+    need not be learned; the cluster does not grow or shrink; phi is constant; a job that has no
+    slots starts without the factor for changes. The genetic operators are ours.
 
-    Checked: ``described``; the search against the exact optimum, and that against brute force.
+    Checked: ``described``; the search against the exact optimum, and the optimum against brute
+    force.
 
     Raises:
         ValueError: an option is out of its range.
@@ -97,7 +98,7 @@ class Pollux:
             for wrong, text in (
                 (
                     power == 0.0 or not math.isfinite(power),
-                    f"power is {power}; give one, but not 0",
+                    f"power is {power}; give a number other than 0",
                 ),
                 (not 0.0 <= delay_s < math.inf, f"delay_s is {delay_s}; give seconds, at least 0"),
                 (
@@ -159,7 +160,7 @@ class Pollux:
         return Decision(changes, self._rounds.wake(view.time_s) if wakes else None)
 
     def _look_again(self, view: ClusterView, job_id: str) -> Refuse | None:
-        """Bring one job in line with the view."""
+        """Update one job from the view."""
         self._is_pending = True
         seen = view.jobs.get(job_id)
         if seen is None:
@@ -175,7 +176,7 @@ class Pollux:
         return None
 
     def _table(self, job: JobView, cluster: Cluster) -> GoodputTable:
-        assert job.throughput is not None, "declared in needs"
+        assert job.throughput is not None, "throughput is declared in ``needs``"
         is_told = Knowledge.GRADIENT_NOISE in self.needs
         phi = job.noise_scale if is_told else self._assumed.get(job.spec.workload)
         return goodput_table(job.spec, job.throughput, cluster.num_slots, phi, self._num_batches)
@@ -197,7 +198,7 @@ class Pollux:
         if self._before is None:
             return []
         column = {job_id: place for place, job_id in enumerate(self._before[0])}
-        states = np.pad(self._before[1], ((0, 0), (0, 1)))  # the new column: new jobs
+        states = np.pad(self._before[1], ((0, 0), (0, 1)))  # the additional column is for new jobs
         return [states[:, [column.get(job_id, -1) for job_id in job_ids]]]
 
     def _speed_ups(self, view: ClusterView) -> Floats:
@@ -224,7 +225,7 @@ class Pollux:
         return values
 
     def _apply(self, shares: Mapping[str, int]) -> dict[str, Grant | Suspend | Refuse]:
-        """Return the grants that change: jobs that give slots up come before jobs that take
+        """Return the grants that change; jobs that give slots up come before jobs that take
         them."""
         gives: dict[str, Grant | Suspend | Refuse] = {}
         takes: dict[str, Grant | Suspend | Refuse] = {}

@@ -1,4 +1,4 @@
-"""The autoscaler of Saxena et al.: slots and batches by dynamic programming."""
+"""Autoscaler of Saxena et al.: slots and batches by dynamic programming."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _Order = tuple[float, str]
 
 @dataclass(slots=True)
 class _Job:
-    """A job that executes, or waits to."""
+    """Job that executes or waits."""
 
     order: _Order
     scalability: Scalability
@@ -42,13 +42,14 @@ class _Job:
 
 
 class SaxenaDp:
-    """All running jobs share the slots so that the sum of their scaling factors is greatest.
+    """Saxena et al.: running jobs share the slots so that the sum of their scaling factors is
+    greatest.
 
-    A decision is made at the times of ``trigger``, if jobs came, ended or lost something. First,
-    newcomers join the running jobs in order of arrival, until one more would leave a job without
-    the fewest slots it can run on. Then a dynamic program (``best_split``) gives every running job
-    its slots, and the scalability analyser its global batch. No running job is suspended. Newcomers
-    that do not fit wait (``newcomers=queue``) or are refused (``drop``).
+    A decision is made at the times of ``trigger``, if jobs arrived, ended or lost slots. First, new
+    jobs join the running jobs in order of arrival, while all jobs can have the fewest slots on
+    which they run. Then a dynamic program (``best_split``) gives every running job its slots, and
+    the scalability analyser its global batch. No running job is suspended. Newcomers that do not
+    fit wait (``newcomers=queue``) or are refused (``drop``).
 
     ``batch``: ``best``, the batch in the job's range that scales best on its slots (the paper's
     elastic algorithm); ``max``, ``min``, ``random``: a fixed batch of its range, the baselines
@@ -57,16 +58,16 @@ class SaxenaDp:
     ``trigger``, ``period_s``, ``ended_share``: see ``DecisionTimes`` (paper: every 10 to 15
     minutes, or once 5% of the jobs have ended; its simulator decides at every event).
     ``newcomers``: ``queue`` or ``drop`` (paper: both).
-    ``on_infeasible``: ``stop`` at the first newcomer that does not fit, as the text says, or
-    ``skip`` it, as the pseudocode may be read.
+    ``on_infeasible``: ``stop`` at the first newcomer that does not fit, as in the text, or ``skip``
+    it, as the pseudocode can be read.
     ``k_max``, ``num_probes``, ``slot_batch``: see ``ScalabilityAnalyser`` (paper: 10; not stated;
     32 samples for one category). ``allreduce_s``, ``weights``: see ``AllReduce``.
 
     Source: Saxena et al., "Effective Elastic Scaling of Deep Learning Workloads", MASCOTS 2020,
-    sections III-B to III-E, figure 4 with its slips corrected: departures alone are decided about,
-    no infeasible allocation is sent, and no newcomer is left out by counting. A set is feasible
-    exactly when the fewest slots of its jobs fit, so that one dynamic program a decision is enough.
-    Open there and chosen here:
+    sections III-B to III-E, figure 4 with its mistakes corrected: departures alone also lead to a
+    decision, no infeasible allocation is sent, and no new job is left out by a counting mistake. A
+    set is feasible exactly when the fewest slots of its jobs fit, so that one dynamic program per
+    decision is enough. Open there and chosen here:
     - A job that no state of the cluster can serve is refused at once.
     - A job that lost its slots waits again, in order of arrival, and is not dropped.
     - Slots that went down may leave too few for the fewest of all jobs. Then allocations stay as
@@ -138,7 +139,7 @@ class SaxenaDp:
         self._is_pending = False
 
     def decide(self, view: ClusterView) -> Decision:
-        """Note what happened; decide if something did and a decision is due."""
+        """Record the news; decide if there are news and a decision is due."""
         changes: dict[str, Grant | Suspend | Refuse] = {}
         if any(event.kind in (EventKind.SLOT_DOWN, EventKind.SLOT_UP) for event in view.news):
             self._is_pending = True
@@ -159,7 +160,7 @@ class SaxenaDp:
         return Decision(changes)
 
     def _look_again(self, view: ClusterView, job_id: str) -> Refuse | None:
-        """Bring one job in line with the view."""
+        """Update one job from the view."""
         seen = view.jobs.get(job_id)
         job = self._jobs.get(job_id)
         if seen is None:
@@ -171,7 +172,7 @@ class SaxenaDp:
             job = self._jobs[job_id] = _Job(seen.spec.order, found)
             self._queue(job)
         elif seen.grant != job.grant:
-            # A change that failed, or workers that died, leave another grant than was decided.
+            # After a failed change or the death of workers, the grant differs from the decision.
             self._is_pending = True
             if seen.grant is None:
                 del self._executing[job_id]
@@ -193,8 +194,9 @@ class SaxenaDp:
         self._is_pending = True
 
     def _analyse(self, job: JobView, cluster: Cluster) -> Scalability | Refuse:
-        """Return how the job scales under this scheduler's batches, or why it can never run."""
-        assert job.throughput is not None, "declared in needs"
+        """Return the job's scalability under this scheduler's batches, or the reason why it can
+        never run."""
+        assert job.throughput is not None, "throughput is declared in ``needs``"
         spec = job.spec
         low, high = spec.batch_range
         if self._batch == "max":
@@ -237,8 +239,7 @@ class SaxenaDp:
         return view.num_usable - sum(job.fewest for job in self._executing.values())
 
     def _admit(self, view: ClusterView) -> dict[str, Refuse]:
-        """Let newcomers that fit execute; if newcomers are dropped, return refusals of the
-        others."""
+        """Start new jobs that fit; if new jobs are dropped, return refusals of the others."""
         spare = self._num_spare(view)
         left_out: list[_Order] = []
         while self._arrived and (self._skips or not left_out):
@@ -270,7 +271,7 @@ class SaxenaDp:
         for (job_id, job), num_slots in zip(self._executing.items(), shares, strict=True):
             grant = _grant(num_slots, job.scalability.batch(num_slots))
             present = view.jobs[job_id].grant
-            if present is not grant and present != grant:  # most are the same object
+            if present is not grant and present != grant:  # most grants are the same object
                 changes[job_id] = grant
             job.grant = grant
         return changes

@@ -1,4 +1,4 @@
-"""Scheduler that does what a script says."""
+"""Scheduler that follows a script."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ from systems.schedulers.common.waiting import Key, WaitingJobs
 
 
 class Scripted:
-    """Follows a script; what the script leaves open is first in, first out, in gangs.
+    """Scheduler that follows a script; jobs without steps are scheduled first in, first out, in
+    gangs.
 
     ``script``: a list of steps ``{job: id or index of arrival, at_s | at_samples | at_step |
     after_steps, slots: count | list of slots | suspend | refuse, batch: global batch}``. ``batch``
-    is optional; without it a step means the job's own batch (halting a job to go on with another
-    batch is how Saxena et al. change it, section III). ``at_s`` is on the engine's clock.
-    ``at_samples`` counts the job's samples, ``at_step`` its steps at its own global batch,
-    ``after_steps`` such steps since the previous step was done. The steps of a job happen in the
-    order listed, each no earlier than the previous one.
+    is optional; without it a step means the job's own batch (Saxena et al., section III, also halt
+    a job and continue it with another batch). ``at_s`` is on the engine's clock. ``at_samples``
+    counts the job's samples, ``at_step`` its steps at its own global batch, ``after_steps`` such
+    steps since the previous step was done. The steps of a job happen in the order listed, each no
+    earlier than the previous one.
 
-    ``repeat``: how often the whole script is done. ``every_s``: ``at_s`` counts from this many
-    seconds later in each repetition.
+    ``repeat``: number of times that the whole script is done. ``every_s``: ``at_s`` counts from
+    this many seconds later in each repetition.
 
     Every job starts as under ``Fifo`` unless a step that is due says otherwise: ``suspend`` before
     the first start holds the job back until a later step. A step that asks for slots which are not
@@ -39,12 +40,12 @@ class Scripted:
     Overhead measurements use such scripts, for example "at step 20 go to 4 slots" on a one-job
     trace. Between two reports, samples are computed from the job's present rate.
 
-    Source: none; no paper's rule decides, but the script.
+    Source: none; the script decides, not a paper's rule.
 
-    Checked: ``exact``: scripts, which say what must happen and when, followed by hand.
+    Checked: ``exact``: the changes of scripts, compared with the scripts by hand.
 
     Raises:
-        ValueError: everything that is wrong with the script, one problem a line.
+        ValueError: all mistakes in the script, one line for each.
     """
 
     checked: ClassVar[str] = "exact"
@@ -66,7 +67,7 @@ class Scripted:
         self._waiting = WaitingJobs()
         self._held_back: set[str] = set()
         self._settled: dict[str, float] = {}
-        """Samples that each job had done when it got what its last step gave it."""
+        """Samples that each job had done when it got the slots of its last step."""
 
     def decide(self, view: ClusterView) -> Decision:
         """Do the steps that are due, then start the jobs that no step holds back."""
@@ -78,7 +79,7 @@ class Scripted:
         free = view.num_free
         is_blocked = True
         progressed = True
-        while is_blocked and progressed:  # a step may wait for what a later one gives up
+        while is_blocked and progressed:  # a step may wait for slots that a later step gives up
             is_blocked = progressed = False
             for job_id in list(self._steps):
                 job = view.jobs[job_id]
@@ -101,7 +102,7 @@ class Scripted:
         return Decision(changes, self._next_wake(view))
 
     def _look_again(self, view: ClusterView, job_id: str) -> Refuse | None:
-        """Bring the records of one job in line with the view."""
+        """Update the records of one job from the view."""
         job = view.jobs.get(job_id)
         if job is None:
             self._forget(job_id)
@@ -117,7 +118,7 @@ class Scripted:
                 if not steps:
                     self._forget(job_id)
                     return misfit
-                self._held_back.add(job_id)  # only its script can give it a size that fits
+                self._held_back.add(job_id)  # only the script can give the job a size that fits
         if job.grant is not None:
             self._waiting.discard(job_id)
         elif job_id not in self._waiting and job_id not in self._held_back:
@@ -170,11 +171,11 @@ class Scripted:
         return Grant(target, slots=exact, global_batch=batch), is_blocked
 
     def _due_s(self, job: JobView, now_s: float) -> float:
-        """Return when the job's next step is due."""
+        """Return the time at which the job's next step is due."""
         return self._steps[job.job_id][0].due_s(job, now_s, self._settled.get(job.job_id))
 
     def _next_wake(self, view: ClusterView) -> float | None:
-        """Return when the first step that is not yet due will be, as far as is known now."""
+        """Return the time of the first step that is not due yet, as far as it is known now."""
         now_s = view.time_s
         dues = (self._due_s(view.jobs[job_id], now_s) for job_id in self._steps)
         earliest = min((due_s for due_s in dues if due_s > now_s), default=math.inf)
@@ -182,7 +183,7 @@ class Scripted:
 
 
 def _is_settled(job: JobView, view: ClusterView) -> bool:
-    """Return whether the job trains with what it was last given."""
+    """Return whether the job trains on the slots it was last given."""
     return (
         job.state is JobState.RUNNING
         and job.grant is not None
@@ -196,7 +197,7 @@ def _slots_of(action: Grant | Suspend | Refuse | None) -> int:
 
 
 def _requirements(script: tuple[Step, ...]) -> frozenset[Requirement]:
-    """Return what the backend must be able to do for this script."""
+    """Return the abilities of a backend that this script requires."""
     requires = set()
     before: dict[str | int, int | Order | None] = {}
     for step in script:

@@ -1,4 +1,4 @@
-"""Shortest remaining time first: an oracle, to show what knowledge of all run times is worth."""
+"""Shortest remaining time first: an oracle, to show the value of knowing all run times."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from systems.schedulers.common.waiting import Key
 
 
 class Srtf:
-    """The jobs that would end soonest run, at the slots they requested; preemptive.
+    """SRTF: the jobs that would end soonest run, at the slots they requested; preemptive.
 
     Every event makes a new plan. In order of remaining time, each job gets its requested slots if
     they fit and is skipped otherwise. Running jobs outside the plan are suspended. The remaining
@@ -24,10 +24,10 @@ class Srtf:
     ``order``: ``time``, or ``service``, the remaining time multiplied by the requested slots
     (shortest remaining service first).
 
-    The rule assumes exact knowledge of the work that is left, which no system has. With one slot,
-    ``time`` gives the least possible mean completion time (Schrage). So figures on clusters show it
-    as a bound; for jobs of several slots it is only roughly a bound. A job that lost some of its
-    workers goes on with the others until it is next suspended.
+    The rule assumes exact knowledge of the remaining work, which no system has. With one slot,
+    ``time`` gives the least possible mean completion time (Schrage). So figures show it as a bound;
+    for jobs of several slots it is only roughly a bound. A job that lost some of its workers
+    continues with the others until it is next suspended.
 
     Source: Schrage, "A Proof of the Optimality of the Shortest Remaining Processing Time
     Discipline", Operations Research 16 (1968), for one machine; gangs by request are ours.
@@ -75,7 +75,7 @@ class Srtf:
 
     def _rank(self, job: JobView, now_s: float) -> float:
         """Return the remaining time, seconds, or the remaining service, slot-seconds."""
-        assert job.throughput is not None, "declared in needs"
+        assert job.throughput is not None, "remaining work is declared in ``needs``"
         num_slots = gang_slots(job.spec)
         left_s = job.remaining_samples(now_s) / job.throughput.samples_per_s(num_slots)
         return left_s * num_slots if self._by_service else left_s
@@ -85,7 +85,7 @@ class Srtf:
         return Key(0, rank, spec.arrival_s, job.job_id, gang_slots(spec))
 
     def _look_again(self, view: ClusterView, job_id: str) -> Refuse | None:
-        """Bring one job in line with the view."""
+        """Update one job from the view."""
         job = view.jobs.get(job_id)
         known = job_id in self._planned or job_id in self._plan.waiting
         self._planned.pop(job_id, None)

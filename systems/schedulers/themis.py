@@ -1,4 +1,4 @@
-"""Themis: leases are auctioned among the jobs that are treated least fairly."""
+"""Themis: leases are auctioned among the jobs with the least fair treatment."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from systems.schedulers.common.rounds import Rounds
 
 
 class Themis:
-    """Finish-time fairness: rho = time to finish shared over time to finish on an equal share.
+    """Themis, by finish-time fairness: rho = time to finish shared over time to finish on an equal
+    share.
 
     A lease of a job's requested slots ends with the round in which it was given. A round begins
     every ``lease_s`` seconds while jobs wait. Then all slots are offered to the jobs with the
     largest rho: a share ``1 - fairness`` of all jobs that could use them, at least one. Among these
     bidders, the set wins that fits and has the greatest product of values. A job's value is 1 /
-    rho: with this lease for a winner, one lease later for the others. What is left goes to the
-    other jobs, the largest rho first, each if it fits. Between rounds no job is suspended, and free
-    slots are offered in the same way to the jobs that wait. With ``fairness`` 1 the order is that
-    of rho alone.
+    rho: with this lease for a winner, one lease later for the others. Remaining slots go to the
+    other jobs that fit, the largest rho first. Between rounds no job is suspended, and free slots
+    are offered in the same way to the jobs that wait. With ``fairness`` 1, jobs are ordered by rho
+    alone.
 
     rho of a job at time t, if it ran from now on:
 
@@ -35,13 +36,13 @@ class Themis:
       N being the mean number of live jobs since its arrival; as in the metric
       ``finish_time_fairness_max``.
 
-    Source: Mahajan et al., "Themis", NSDI 2020, by the one sentence in Gu et al., "ElasticFlow",
-    ASPLOS 2023, section 6.1 (which followed another system's version of it); the rest is common
-    knowledge of its mechanism. Values of the paper as we know them: leases of 20 minutes, fairness
-    0.8. Chosen here: leases that end together, so that a wide job can be served; linear slow-down
-    on a share; gangs, which win all of their slots or none. The hidden payments of the auction are
-    left out: they make untruthful bids useless, and here all bids are true. Every job is its own
-    application.
+    Source: Mahajan et al., "Themis", NSDI 2020, as described in one sentence in Gu et al.,
+    "ElasticFlow", ASPLOS 2023, section 6.1 (which followed another system's version of it); the
+    rest is general knowledge of its mechanism. Values attributed to the paper: leases of 20
+    minutes, fairness 0.8. Chosen here: leases that end together, so that a wide job can be served;
+    linear slow-down on a share; gangs, which get all of their slots or none. The hidden payments of
+    the auction are left out: they make untruthful bids useless, and here all bids are true. Every
+    job is its own application.
 
     Checked: ``described``; the auction's winners against brute force.
 
@@ -84,7 +85,7 @@ class Themis:
         ends_s = {job_id: self._shared_s(view, job_id) for job_id in able}
         rho = {job_id: ends_s[job_id] / self._alone_s(view, job_id) for job_id in ends_s}
         order = sorted(rho, key=lambda job_id: (-rho[job_id], book.specs[job_id].order))
-        # 1e-9: 1 - 0.8 is a little above 0.2 in floats, which must not make 3 of 10 jobs
+        # 1e-9 because 1 - 0.8 is a little above 0.2 in floats, which must not give 3 of 10 jobs
         num_bidders = max(1, math.ceil((1.0 - self._fairness) * len(order) - 1e-9))
         bidders = order[:num_bidders]
         gains = [math.log1p(self._lease_s / max(ends_s[job_id], 1e-9)) for job_id in bidders]
@@ -120,7 +121,7 @@ class Contention:
         """Value of the integral when each live job arrived."""
 
     def follow(self, view: ClusterView, live: Collection[str]) -> None:
-        """Take in the news; ``live`` are the jobs that count from now on."""
+        """Update the integral from the news; ``live`` are the jobs that count from now on."""
         self._job_s += self._num_live * (view.time_s - self._at_s)
         self._at_s = view.time_s
         self._num_live = len(live)
@@ -133,7 +134,7 @@ class Contention:
     def since(self, arrival_s: float, job_id: str, now_s: float) -> float:
         """Return the mean number of live jobs from the job's arrival to now.
 
-        For a job that has just arrived, it is the present number.
+        For a job that has just arrived, the result is the present number.
         """
         if now_s <= arrival_s:
             return self._num_live

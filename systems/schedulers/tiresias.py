@@ -13,15 +13,15 @@ from systems.schedulers.attained_service.service_groups import ServiceGroups
 
 
 class Tiresias:
-    """Jobs that have had the least slot-seconds run first, at the slots they requested.
+    """Tiresias: jobs with the fewest slot-seconds so far run first, at the slots they requested.
 
     A job is in group ``i`` while its attained service is below ``queue_limits_slot_s[i]``, and in
     the last group beyond. Every arrival, end and group change makes a new plan. It takes groups in
     order, and inside a group jobs in order of entry into it. Each job gets its requested slots if
     they fit and is skipped otherwise. Running jobs outside the plan are suspended.
 
-    ``queue_limits_slot_s``: slot-seconds after which a job leaves each group but the last (EDL
-    paper: 500 and 10,000 GPU-seconds; NSDI's own evaluation uses two groups and 3,200).
+    ``queue_limits_slot_s``: slot-seconds after which a job leaves each group except the last (EDL
+    paper: 500 and 10,000 GPU-seconds; the NSDI paper uses two groups and 3,200).
     ``promote_after``: a waiting job outside the first group returns there once it has waited this
     many times as long as it has executed (EDL paper: no number). Its service then counts from zero;
     its executed time does not, or the job would thrash. None: never.
@@ -32,10 +32,10 @@ class Tiresias:
     Source: Gu et al., NSDI '19, as the EDL paper describes it (section 5.1). Open in the text and
     chosen here: limits on cumulative service; FIFO by time of entry into the group, then by
     arrival; the multiple of the executed time (the text says only that a job not scheduled for long
-    returns); a job's group does not change while its suspension is under way; the source of the
-    Gittins indices and the times at which they are computed (``ServiceGroups``). A job that the
-    whole cluster cannot hold is refused. A job that lost some of its workers goes on with the
-    others until it is next suspended; then it waits for its whole gang again.
+    returns); a job's group does not change during its suspension; the source of the Gittins indices
+    and the times at which they are computed (``ServiceGroups``). A job that the whole cluster
+    cannot hold is refused. A job that lost some of its workers continues with the others until it
+    is next suspended; then it waits for its whole gang again.
 
     The plan is not rebuilt but repaired (``GangPlan``).
 

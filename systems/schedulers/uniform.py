@@ -14,23 +14,24 @@ from systems.schedulers.common.waiting import Key, WaitingJobs
 
 
 class Uniform:
-    """A job lives on one host; the slots of a host are shared uniformly among its jobs.
+    """Uniform sharing: a job is on one host, whose slots are shared uniformly among its jobs.
 
     A new job goes to the host with the fewest jobs that can take it (ties: the first host). The
     other jobs of that host are scaled in for it, never below their ``min_slots``. If no host can
     take the job, it queues, first in, first out, and no job overtakes it. When a job leaves, the
-    others of its host share what it held. A job grows until one more slot would lower its
-    throughput; what it leaves goes to its neighbours. Slots that do not divide evenly go to the
+    others on its host share its slots. A job grows until one more slot would lower its throughput;
+    further slots go to the other jobs of the host. Slots that do not divide evenly go to the
     highest relative gain ``T(w + 1) / T(w) - 1``. Jobs that are not elastic keep what they
-    requested. Exact slots are named; a job keeps the slots it has as far as its share allows.
+    requested. The scheduler names exact slots; a job keeps the slots it has as far as its share
+    allows.
 
     ``use_throughput``: use the curves; otherwise jobs grow while there are slots, and the remainder
     goes to the earliest arrivals.
 
     Source: Wu et al., EDL, section 6.3, the Elastic side of the synthetic workload, with the
     choices N = 0 and a least size of 1 for its compaction. A job that no host can hold is refused.
-    A job that lost some of its workers takes part in the sharing as before. If so many slots are
-    down that not all jobs can have their least, jobs below their least keep what they hold.
+    A job that lost some of its workers takes part in the sharing as before. If too many slots are
+    down for the least of all jobs, jobs below their least keep what they hold.
 
     Checked: ``described``; the allocations of that workload, and other cases, by hand.
     """
@@ -47,7 +48,7 @@ class Uniform:
         self._host_of_job: dict[str, int] = {}
 
     def decide(self, view: ClusterView) -> Decision:
-        """Settle the jobs that wait, then share the slots of every host where something changed."""
+        """Assign hosts to waiting jobs, then share the slots of every host that changed."""
         if not self._residents:
             self._residents = [set() for _ in view.cluster.hosts]
         changes: dict[str, Grant | Suspend | Refuse] = {}
@@ -79,7 +80,7 @@ class Uniform:
             self._leave(job_id, dirty)
             return None
         if job.grant is not None:
-            # A change that failed leaves an older grant, which may break the host's shares.
+            # A failed change leaves an older grant, which may not fit the host's shares.
             assert job.grant.slots is not None or job.slots
             dirty.add(view.cluster.host_of[_promised(job)[0]])
             return None
@@ -149,7 +150,7 @@ class Uniform:
         kept = {job_id: slots[: shares[job_id]] for job_id, slots in promised.items()}
         given_up = {slot for job_id, slots in promised.items() for slot in slots[shares[job_id] :]}
         held = {slot for slots in kept.values() for slot in slots}
-        # Slots that no job has to give up come first: they are available at once.
+        # Slots that are free now come first, because they are available at once.
         pool = sorted((slot in given_up, slot) for slot in usable if slot not in held)
         pool.reverse()
         gives: dict[str, Grant] = {}
@@ -168,7 +169,7 @@ class Uniform:
 
         Every job gets the least it can run on. If these do not fit, jobs that hold less than their
         least keep what they hold, the last arrivals first. Then one slot at a time goes to the job
-        with the fewest among those that may grow, of equals to the job that gains most.
+        with the fewest slots among those that may grow; ties go to the job that gains most.
         """
         shares = {job.job_id: least_slots(job.spec) for job in jobs}
         growing = {job.job_id: job for job in jobs if job.spec.elastic}
@@ -194,12 +195,12 @@ class Uniform:
         if not self._use_throughput:
             return 0.0
         curve = job.throughput
-        assert curve is not None, "declared in needs"
+        assert curve is not None, "throughput is declared in ``needs``"
         return curve.samples_per_s(num_slots + 1) / curve.samples_per_s(num_slots) - 1.0
 
 
 def _promised(job: JobView) -> tuple[int, ...]:
-    """Return the slots of the job's present grant; if the grant names none, those it holds."""
+    """Return the slots of the job's present grant; if the grant names none, the slots it holds."""
     if job.grant is None:
         return ()
     return job.grant.slots if job.grant.slots is not None else job.slots
@@ -210,7 +211,7 @@ def _usable(view: ClusterView, host: int) -> list[int]:
 
 
 def _claims(jobs: list[JobView], usable: list[int]) -> dict[str, list[int]]:
-    """Return what each job may keep of its promised slots, in rank order.
+    """Return the promised slots that each job may keep, in rank order.
 
     After a failed change, two grants can name one slot; the job that really holds the slot keeps
     it.

@@ -14,20 +14,20 @@ from systems.schedulers.common.news import touched
 
 
 class YarnCs:
-    """Jobs start in order of arrival, each on the slots it requested, all of one device type.
+    """YARN-CS: jobs start in order of arrival, each on its requested slots, all of one device type.
 
-    No job overtakes another, and nothing is suspended or rescaled. Of the types with enough free
-    slots the one on which the job is fastest is taken; ties: the first by name. A job that lost its
-    slots queues again by its arrival; a job that lost some of them goes on with the others to its
-    end. A job that no type can hold is refused. On a cluster of one type it is ``fifo``.
+    No job overtakes another, and nothing is suspended or rescaled. Among the types with enough free
+    slots, the type on which the job is fastest is taken; ties: the first by name. A job that lost
+    its slots queues again by its arrival; a job that lost some of them continues with the others to
+    its end. A job that no type can hold is refused. On a cluster of one type it is ``fifo``.
 
-    ``one_each``: a grant says that every slot runs one virtual worker, which is what a gang does.
-    Simulations then compute its speed as they do for EasyScale, from the speed of one slot and
-    without communication, so that the two can be compared. Otherwise it is that of the profile's
-    curve.
+    ``one_each``: a grant states that every slot runs one virtual worker, as in a gang. Simulations
+    then compute the job's speed as for EasyScale, from the speed of one slot and without
+    communication, so that the two schedulers can be compared. Otherwise the speed is that of the
+    profile's curve.
 
     Source: EasyScale (SC '23), section 5.2: one tenant, one queue, equal priorities. Open there and
-    chosen here: no backfilling, and which type.
+    chosen here: no backfilling, and the choice of the type.
 
     Checked: ``compared``: on one type with ``fifo``; on several by hand.
     """
@@ -72,7 +72,7 @@ class YarnCs:
         return Grant(num_slots, device_type=device_type, virtual_workers=workers)
 
     def _look_again(self, view: ClusterView, job_id: str) -> Refuse | None:
-        """Put one job among the waiting or the granted ones, as the view says."""
+        """Add one job to the waiting or the granted jobs, by its state in the view."""
         job = view.jobs.get(job_id)
         if job is None:
             self._granted.pop(job_id, None)
@@ -117,7 +117,7 @@ class YarnCs:
 
 
 def _speed(job: JobView, num_slots: int, device_type: str) -> float:
-    assert job.throughput is not None, "declared in needs"
+    assert job.throughput is not None, "throughput is declared in ``needs``"
     return job.throughput.samples_per_s(num_slots, None, device_type)
 
 

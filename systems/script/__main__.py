@@ -22,7 +22,8 @@ from harness.machine.parent_death import adopt_orphans
 from systems.backends.stop_free import StopFree
 from systems.launchers.local import PREIMPORT, Local
 from systems.runtime.driver.warm_pool import RuntimeSetupError
-from systems.runtime.wire.control import ControlError
+from systems.runtime.wire.protocol import ControlError, Message
+from systems.script.messages import Finish, Migrate, Profile, ScaleIn, ScaleOut, Status
 from systems.script.request_channel import RequestServer, ask
 from systems.script.user_job import UserJob
 
@@ -30,6 +31,15 @@ POLL_S = 0.02
 END_TIMEOUT_S = 5.0
 RETRY_EXIT = 75
 """Exit code EX_TEMPFAIL of sysexits.h: the user should ask again later."""
+REQUESTS: dict[str, type[Message]] = {
+    "scale-out": ScaleOut,
+    "scale-in": ScaleIn,
+    "migrate": Migrate,
+    "profile": Profile,
+    "status": Status,
+    "finish": Finish,
+}
+"""Request of each command; its fields are the command's options."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -44,18 +54,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments.arguments = given[split + 1 :]
     if arguments.command == "run":
         return _run(arguments)
-    fields = ("to", "join", "leave", "min", "max", "steps")
-    values = {name: getattr(arguments, name, None) for name in fields}
-    request = {name: value for name, value in values.items() if value is not None}
-    request["action"] = arguments.command.replace("-", "_")
+    request_class = REQUESTS[arguments.command]
+    values = {name: getattr(arguments, name) for name in request_class.__struct_fields__}
+    request = request_class(**{k: v for k, v in values.items() if v is not None})
     try:
         answer = ask(arguments.job, request, arguments.timeout)
     except ControlError as error:
         print(error, file=sys.stderr)
         return 1
-    answer.pop("kind", None)
-    print(json.dumps(answer))
-    return {"done": 0, "retry": RETRY_EXIT}.get(answer["status"], 1)
+    print(json.dumps(answer.fields()))
+    return {"done": 0, "retry": RETRY_EXIT}.get(answer.status, 1)
 
 
 def _run(arguments: argparse.Namespace) -> int:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from systems.runtime.wire.step_log import LineReader
+from systems.script.messages import Rate, RequestAnswer
 
 
 class Profiling:
@@ -23,7 +24,7 @@ class Profiling:
         steps: int,
         size_after: int,
         steps_log: Path,
-        answer: Callable[[Mapping[str, Any]], None],
+        answer: Callable[[RequestAnswer], None],
     ) -> None:
         """Begin a profile.
 
@@ -67,32 +68,32 @@ class Profiling:
             return self._sizes[0]
         return None if size == self._size_after or self._is_stuck else self._size_after
 
-    def on_rescaled(self, answer: Mapping[str, Any]) -> None:
+    def on_rescaled(self, answer: RequestAnswer) -> None:
         """Note the answer to a change of the size.
 
         A failed change ends the profile, after the way back. A change that has to wait for another
         is requested again.
         """
-        if answer["status"] != "failed":
+        if answer.status != "failed":
             return
         self._is_stuck = bool(self._failure)  # the way back has failed, too
-        self._failure = self._failure or str(answer.get("reason", ""))
+        self._failure = self._failure or answer.reason or ""
         self._sizes.clear()
 
-    def result(self) -> dict[str, Any]:
+    def result(self) -> RequestAnswer:
         """Return the final answer; after a failure, with the sizes measured before it."""
         if self._failure:
-            return {"status": "failed", "reason": self._failure, "profile": self.rows()}
-        return {"status": "done", "profile": self.rows()}
+            return RequestAnswer(status="failed", reason=self._failure, profile=self.rows())
+        return RequestAnswer(status="done", profile=self.rows())
 
-    def rows(self) -> list[dict[str, float]]:
+    def rows(self) -> tuple[Rate, ...]:
         """Return the measurements, by size."""
         rates = dict(sorted(self._samples_per_s.items()))
         best = max((rate / size for size, rate in rates.items()), default=1.0)
-        return [
-            {"workers": size, "samples_per_s": rate, "efficiency": rate / size / best}
+        return tuple(
+            Rate(workers=size, samples_per_s=rate, efficiency=rate / size / best)
             for size, rate in rates.items()
-        ]
+        )
 
     def _measure(self, size: int) -> float | None:
         """Return samples per second over the last steps of the present generation; None: too few.

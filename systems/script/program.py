@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import torch
+from msgspec.structs import replace
 
 from systems.elastic.transfer.training_state import is_elementwise
 from systems.elastic.wire.order import ElasticOrder

@@ -1,7 +1,7 @@
 """Requests to a job from other processes of the same user, over a loopback socket.
 
 The file ``control.json`` in the job's folder, which only its owner can read, has the port and the
-token. Messages are those of the control channel (``runtime.control``).
+token. Messages (``messages``) travel as on the control channel (``runtime.wire.control``).
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from harness.files.bounded_file import parse_json, read_text
-from systems.runtime.wire.control import ControlClient, ControlError, Message
-from systems.runtime.wire.control_server import Connection, ControlServer
+from systems.runtime.wire.control import ControlClient
+from systems.runtime.wire.control_server import Admission, Connection, ControlServer
+from systems.runtime.wire.protocol import ControlError, Message
+from systems.script.messages import CHANNELS, TO_ASKING, RequestAnswer, RequestGreeting
 from systems.script.user_job import JOB_ID, UserJob
 
 FILE = "control.json"
@@ -33,7 +34,7 @@ class RequestServer:
         """
         self._job = job
         self._token = secrets.token_hex(32)
-        self._server = ControlServer(LOOPBACK, self._token_of, self._on_message, lambda _: None)
+        self._server = ControlServer(LOOPBACK, self._admit, self._on_message, lambda _: None)
         self._path = job_dir / FILE
         address, port = self._server.address
         place = {"address": address, "port": port, "token": self._token}
@@ -58,20 +59,16 @@ class RequestServer:
         self._server.close()
         self._path.unlink(missing_ok=True)
 
-    def _token_of(self, job_id: str) -> str | None:
-        return self._token if job_id == JOB_ID else None
+    def _admit(self, job_id: str) -> Admission | None:
+        return Admission(self._token, CHANNELS) if job_id == JOB_ID else None
 
     def _on_message(self, connection: Connection, message: Message) -> None:
         if message is connection.greeting:
             return
-
-        def answer(found: Mapping[str, Any]) -> None:
-            self._server.send(connection, {"kind": "answer", **found})
-
-        self._job.request(message, answer)
+        self._job.request(message, partial(self._server.send, connection))
 
 
-def ask(job_dir: Path, request: Mapping[str, Any], timeout_s: float) -> Message:
+def ask(job_dir: Path, request: Message, timeout_s: float) -> RequestAnswer:
     """Send a request to a job, and wait for the answer.
 
     Raises:
@@ -84,16 +81,25 @@ def ask(job_dir: Path, request: Mapping[str, Any], timeout_s: float) -> Message:
         raise ControlError(f"{job_dir}: no job runs in this folder (no {FILE})") from None
     except (ValueError, KeyError, TypeError) as error:
         raise ControlError(f"{job_dir / FILE}: damaged ({error}); start the job again") from None
-    greeting = {"kind": "greeting", "job_id": JOB_ID, "token": token}
-    gone: Message = {"status": "failed", "reason": "the job is gone"}
+    greeting = RequestGreeting(job_id=JOB_ID, token=token)
+    gone = RequestAnswer(status="failed", reason="the job is gone")
     try:
         # Never the address in the file: a job listens on the loopback only, and a folder of another
         # user could name any host.
-        client = ControlClient(LOOPBACK, port, greeting, on_end=lambda: client.inbox.put(gone))
-        client.send({"kind": "request", **request})
+        client = ControlClient(
+            LOOPBACK,
+            port,
+            greeting,
+            TO_ASKING,
+            on_end=lambda: client.inbox.put(gone),
+            sender="the job",
+        )
+        client.send(request)
     except (OSError, OverflowError) as error:
         raise ControlError(f"{job_dir}: the job does not listen any more: {error}") from None
     try:
-        return client.receive(timeout_s)
+        answer = client.next_message(timeout_s)
+        assert isinstance(answer, RequestAnswer)
+        return answer
     finally:
         client.close()

@@ -362,7 +362,7 @@ class ScriptRun:
     def end(self) -> None:
         """End training after the script has ended; the first worker reports the results."""
         if self.shutdown():
-            finish(self._present.worker, self._present.worker.bench.results())
+            finish(self._present.worker, *self._present.worker.bench.results())
 
     @property
     def _present(self) -> ElasticLoop:

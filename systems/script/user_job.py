@@ -7,7 +7,7 @@ Differs: a job that was running goes back to its size when it has been profiled.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -20,12 +20,23 @@ from harness.contracts.job import JobSpec
 from harness.contracts.training_order import TrainingOrder
 from harness.contracts.workload import WorkloadSpec
 from systems.elastic.wire.order import SCRIPT
+from systems.runtime.wire.protocol import Message, kind_of
+from systems.script import messages
+from systems.script.messages import (
+    Finish,
+    Migrate,
+    Profile,
+    RequestAnswer,
+    ScaleIn,
+    ScaleOut,
+    Status,
+)
 from systems.script.profiling import Profiling
 
 ENDLESS = 2**50
 JOB_ID = "job"
-Answer: TypeAlias = Callable[[Mapping[str, Any]], None]
-"""Callback for the one answer to a request: ``status`` (done, retry, failed) and details."""
+GiveAnswer: TypeAlias = Callable[[RequestAnswer], None]
+"""Callback for the one answer to a request."""
 
 
 class RequestError(Exception):
@@ -48,7 +59,7 @@ class UserJob:
         self._job_dir = job_dir
         self._spec = JobSpec(JOB_ID, 0.0, SCRIPT, 1, 1.0, 1)
         self._ids = count(1)
-        self._asked: tuple[Change, Answer] | None = None
+        self._asked: tuple[Change, GiveAnswer] | None = None
         """Request in flight; None: there is none."""
         self._profiling: Profiling | None = None
         self.slots: tuple[int, ...] = ()
@@ -71,36 +82,31 @@ class UserJob:
         self._asked = (change, lambda answer: None)
         self._backend.start(change, order)
 
-    def request(self, message: Mapping[str, Any], answer: Answer) -> None:
-        """Carry out a request: ``action`` with its arguments; see ``_slots_for``.
-
-        ``profile`` has ``steps``, and ``min`` and ``max``; without these the job is measured at its
-        present size. ``status`` and ``finish`` have no arguments.
-        """
-        action = message.get("action")
-        if action == "status":
-            answer({"status": "done", **self._standing()})
-            return
-        if action == "finish":
+    def request(self, message: Message, answer: GiveAnswer) -> None:
+        """Carry out a request, and answer it once."""
+        if isinstance(message, Finish):
             self._backend.set_target_step(JOB_ID, 0)
-            answer({"status": "done", **self._standing()})
+        if isinstance(message, Status | Finish):
+            answer(self._done())
             return
         if self.end is not None:
-            answer({"status": "failed", "reason": "the job has ended"})
+            answer(_failed("the job has ended"))
             return
         if self._asked is not None or self._profiling is not None:
-            answer({"status": "retry", "reason": "another change of the job is under way"})
+            why = "another change of the job is under way"
+            answer(RequestAnswer(status="retry", reason=why))
             return
         try:
-            if action == "profile":
-                self._profiling = self._profile(message, answer)
-                self._profile_on()
-            else:
-                self._rescale(self._slots_for(message), answer)
-        except KeyError as error:
-            answer({"status": "failed", "reason": f"a request {action!r} needs {error}"})
-        except (RequestError, TypeError, ValueError) as error:
-            answer({"status": "failed", "reason": str(error)})
+            match message:
+                case Profile():
+                    self._profiling = self._profile(message, answer)
+                    self._profile_on()
+                case ScaleOut() | ScaleIn() | Migrate():
+                    self._rescale(self._slots_for(message), answer)
+                case _:
+                    raise RequestError(f"unknown request {kind_of(message)!r}")
+        except (RequestError, ValueError) as error:
+            answer(_failed(str(error)))
 
     def poll(self, timeout_s: float) -> None:
         """Handle what the backend reports; answers are given from here."""
@@ -122,19 +128,18 @@ class UserJob:
         elif report.kind is ReportKind.FAILED:
             self._ended(report)
 
-    def _on_answer(self, report: Report, change: Change, answer: Answer) -> None:
+    def _on_answer(self, report: Report, change: Change, answer: GiveAnswer) -> None:
         if report.kind is ReportKind.ACCEPTED:
             return
         self._asked = None
         if report.kind is ReportKind.DONE:
             self.slots = change.slots
-            stopping_time_s = report.stopping_time_s
-            details = {"stopping_time_s": stopping_time_s, "phases_s": dict(report.phases_s)}
             print(f"step {report.step}: {len(self.slots)} workers", flush=True)
-            answer({"status": "done", **self._standing(), **details})
+            phases_s = dict(report.phases_s)
+            answer(self._done(stopping_time_s=report.stopping_time_s, phases_s=phases_s))
             return
-        status = "retry" if report.kind is ReportKind.RETRY else "failed"
-        answer({"status": status, "reason": report.reason})
+        is_retry = report.kind is ReportKind.RETRY
+        answer(RequestAnswer(status="retry" if is_retry else "failed", reason=report.reason))
         if change.kind is ChangeKind.START:
             self._ended(report)
 
@@ -144,16 +149,18 @@ class UserJob:
         profiling, self._profiling = self._profiling, None
         for answer in (asked and asked[1], profiling and profiling.answer):
             if answer:
-                answer({"status": "failed", "reason": "the job has ended"})
+                answer(_failed("the job has ended"))
 
-    def _standing(self) -> dict[str, Any]:
-        return {"step": self.step, "workers": len(self.slots), "slots": list(self.slots)}
+    def _done(self, **details: Any) -> RequestAnswer:
+        """Return the answer that a request is done, with where the job is now."""
+        at, slots = self.step, self.slots
+        return RequestAnswer(status="done", step=at, workers=len(slots), slots=slots, **details)
 
     # Changes.
 
-    def _rescale(self, slots: tuple[int, ...], answer: Answer) -> None:
+    def _rescale(self, slots: tuple[int, ...], answer: GiveAnswer) -> None:
         if slots == self.slots:
-            answer({"status": "done", **self._standing(), "stopping_time_s": 0.0})
+            answer(self._done(stopping_time_s=0.0))
             return
         moves = len(slots) == len(self.slots)
         change = self._change(ChangeKind.MIGRATE if moves else ChangeKind.RESCALE, slots)
@@ -166,43 +173,39 @@ class UserJob:
         before = () if kind is ChangeKind.START else self.slots
         return Change(next(self._ids), kind, self._spec, before, slots, batch)
 
-    def _slots_for(self, message: Mapping[str, Any]) -> tuple[int, ...]:
+    def _slots_for(self, request: messages.Change) -> tuple[int, ...]:
         """Return the job's slots after a request.
-
-        ``scale_out`` has ``to``, a number of workers, or ``join``, free slots to add. ``scale_in``
-        has ``to``, or ``leave``, slots to leave. ``migrate`` has ``leave``: each of these slots is
-        exchanged for a free one.
 
         Raises:
             RequestError: there are no such slots.
         """
         now = len(self.slots)
-        match message.get("action"):
-            case "scale_out" if message.get("join"):
-                join = [int(slot) for slot in message["join"]]
-                if missing := set(join) - set(self._free()):
+        match request:
+            case ScaleOut() if request.join:
+                if missing := set(request.join) - set(self._free()):
                     raise RequestError(f"slots {sorted(missing)} are not free")
-                return self.slots + tuple(dict.fromkeys(join))
-            case "scale_in" if message.get("leave"):
-                leave = self._occupied(message["leave"])
+                return self.slots + tuple(dict.fromkeys(request.join))
+            case ScaleIn() if request.leave:
+                leave = self._occupied(request.leave)
                 if len(leave) == now:
                     raise RequestError(f"there are {now} workers; a scale-in is to 1 or more")
                 return tuple(slot for slot in self.slots if slot not in leave)
-            case "scale_out":
-                if int(message["to"]) <= now:
+            case ScaleOut():
+                to = _number(request)
+                if to <= now:
                     raise RequestError(f"there are {now} workers; a scale-out is to more")
-                return self._slots_of(int(message["to"]))
-            case "scale_in":
-                if not 1 <= int(message["to"]) < now:
+                return self._slots_of(to)
+            case ScaleIn():
+                to = _number(request)
+                if not 1 <= to < now:
                     raise RequestError(f"there are {now} workers; a scale-in is to 1 or more")
-                return self._slots_of(int(message["to"]))
-            case "migrate":
-                leave, free = self._occupied(message["leave"]), self._free()
+                return self._slots_of(to)
+            case Migrate():
+                leave, free = self._occupied(request.leave), self._free()
                 if len(leave) > len(free):
                     raise RequestError(f"{len(leave)} slots to leave, but {len(free)} are free")
                 places = dict(zip(leave, free, strict=False))
                 return tuple(places.get(slot, slot) for slot in self.slots)
-        raise RequestError(f"unknown action {message.get('action')!r}")
 
     def _slots_of(self, workers: int) -> tuple[int, ...]:
         """Return this number of slots: the present ones, cut or with free ones added.
@@ -215,13 +218,13 @@ class UserJob:
             raise RequestError(f"{workers} workers need as many slots; {len(slots)} can be had")
         return slots
 
-    def _occupied(self, slots: Sequence[Any]) -> list[int]:
+    def _occupied(self, slots: Sequence[int]) -> list[int]:
         """Return these slots, each once.
 
         Raises:
             RequestError: a slot has no worker.
         """
-        wanted = list(dict.fromkeys(int(slot) for slot in slots))
+        wanted = list(dict.fromkeys(slots))
         if unknown := set(wanted) - set(self.slots):
             raise RequestError(f"no worker is on slots {sorted(unknown)}")
         return wanted
@@ -231,14 +234,14 @@ class UserJob:
 
     # Profiling.
 
-    def _profile(self, message: Mapping[str, Any], answer: Answer) -> Profiling:
+    def _profile(self, request: Profile, answer: GiveAnswer) -> Profiling:
         smallest = largest = len(self.slots)
-        if message.get("max") is not None:
-            smallest, largest = int(message["min"]), int(message["max"])
+        if request.max is not None:
+            smallest, largest = request.min, request.max
         self._slots_of(largest)  # raises where there are too few
         sizes = [*range(largest, smallest - 1, -1)]
         steps_log = self._job_dir / "steps.jsonl"
-        return Profiling(sizes, int(message["steps"]), len(self.slots), steps_log, answer)
+        return Profiling(sizes, request.steps, len(self.slots), steps_log, answer)
 
     def _profile_on(self) -> None:
         """Continue a profile as far as it can go now."""
@@ -250,3 +253,18 @@ class UserJob:
             profiling.answer(profiling.result())
         elif wanted != len(self.slots):
             self._rescale(self._slots_of(wanted), profiling.on_rescaled)
+
+
+def _failed(reason: str) -> RequestAnswer:
+    return RequestAnswer(status="failed", reason=reason)
+
+
+def _number(request: ScaleOut | ScaleIn) -> int:
+    """Return the number of workers that a request names.
+
+    Raises:
+        RequestError: it names none.
+    """
+    if request.to is None:
+        raise RequestError(f"a request {kind_of(request)!r} needs 'to'")
+    return request.to

@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from systems.runtime.wire.control import TOKEN_VARIABLE, ControlClient
+from systems.runtime.wire.protocol import ControlError, kind_of
+from systems.torchrun.messages import TO_AGENT, AgentGreeting, KillWorker, Ready
 from systems.torchrun.order import AgentOrder
 
 ORDER_TIMEOUT_S = 300.0
@@ -28,15 +30,13 @@ def main(argv: Sequence[str]) -> int:
     The token stays in the environment, where the workers find it.
     """
     address, port, job_id, number = argv
-    greeting = {
-        "kind": "greeting",
-        "job_id": job_id,
-        "worker": "agent",
-        "agent": int(number),
-        "token": os.environ.get(TOKEN_VARIABLE, ""),
-        "pid": os.getpid(),
-    }
-    client = ControlClient(address, int(port), greeting)
+    greeting = AgentGreeting(
+        job_id=job_id,
+        agent=int(number),
+        token=os.environ.get(TOKEN_VARIABLE, ""),
+        pid=os.getpid(),
+    )
+    client = ControlClient(address, int(port), greeting, TO_AGENT)
     code = _run(client, [str(os.getpid()), ",", WORKER_ENTRY, *argv])
     client.leave()
     sys.stdout.flush()
@@ -50,10 +50,10 @@ def _obey(client: ControlClient) -> None:
     The function runs on its own thread, since TorchElastic occupies the main thread.
     """
     while True:
-        message = client.receive(None)
-        if message["kind"] == "kill":
+        message = client.next_message(None)
+        if isinstance(message, KillWorker):
             with suppress(ProcessLookupError):
-                os.kill(message["pid"], signal.SIGKILL)
+                os.kill(message.pid, signal.SIGKILL)
 
 
 def _run(client: ControlClient, worker: Sequence[str]) -> int:
@@ -67,8 +67,10 @@ def _run(client: ControlClient, worker: Sequence[str]) -> int:
     from systems.torchrun.measured import report_to
 
     report_to(client)
-    client.send({"kind": "ready"})
-    order = AgentOrder.from_message(client.receive(ORDER_TIMEOUT_S))
+    client.send(Ready())
+    order = client.next_message(ORDER_TIMEOUT_S)
+    if not isinstance(order, AgentOrder):
+        raise ControlError(f"the driver sent {kind_of(order)!r} instead of an order")
     threading.Thread(target=_obey, args=(client,), name="obey", daemon=True).start()
     arguments = [*order.arguments(), "--module", "systems.runtime.wire.process", *worker]
     print("torchrun", *arguments, flush=True)

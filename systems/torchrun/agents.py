@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from harness.cluster import Cluster
@@ -12,7 +12,17 @@ from harness.contracts.training_order import TrainingOrder
 from systems.runtime.driver.beats import after_silence
 from systems.runtime.driver.job_protocol import JobServices
 from systems.runtime.wire.control_server import Connection
+from systems.runtime.wire.messages import (
+    Beat,
+    Failed,
+    ProcessGreeting,
+    StoreGreeting,
+    StoreOrder,
+    StoreReady,
+)
+from systems.runtime.wire.protocol import ControlError, Message, kind_of
 from systems.torchrun.membership import Agent, Span, Worker
+from systems.torchrun.messages import AgentGreeting, KillWorker, Measured, Ready
 from systems.torchrun.options import TorchrunOptions
 from systems.torchrun.processes import agent_order, agent_spec, store_spec
 
@@ -88,28 +98,38 @@ class Agents:
                 spec = agent_spec(self._order, self._services, number, slot, host)
                 self.by_number[number] = Agent(number, slot, self._services.launch(spec))
 
-    def greeted(self, connection: Connection, greeting: Mapping[str, Any]) -> bool:
+    def greeted(self, connection: Connection, greeting: StoreGreeting | AgentGreeting) -> bool:
         """Accept the store or an agent; return False if it is not expected."""
-        if greeting["worker"] == "store":
-            self._services.send(connection, {"kind": "order", "address": self._store_host})
+        if isinstance(greeting, StoreGreeting):
+            self._services.send(connection, StoreOrder(address=self._store_host))
             return self._store is not None
-        agent = self.by_number.get(greeting.get("agent", 0))
+        agent = self.by_number.get(greeting.agent)
         if agent is None or agent.is_gone or agent.connection is not None:
             return False
         agent.connection = connection
         return True
 
-    def heard(self, greeting: Mapping[str, Any], message: Mapping[str, Any]) -> bool:
-        """Handle a message of the store or an agent; return False if it is only a beat."""
-        if message["kind"] == "store":
-            self._endpoint = f"{message['address']}:{message['port']}"
-        elif message["kind"] == "ready":
-            self.by_number[greeting["agent"]].is_ready = True
-        elif message["kind"] == "span":
-            spans = self.by_number[greeting["agent"]].spans
-            span = Span(message["began"], message["ended"])
-            spans.setdefault(message["phase"], []).append(span)
-        return bool(message["kind"] != "beat")
+    def heard(self, greeting: StoreGreeting | AgentGreeting, message: Message) -> bool:
+        """Handle a message of the store or an agent; return False if it is only a beat.
+
+        Raises:
+            ControlError: such a process never sends such a message.
+        """
+        match message, greeting:
+            case Beat(), _:
+                return False
+            case Failed(), _:
+                pass  # the end of the process follows
+            case StoreReady(), StoreGreeting():
+                self._endpoint = f"{message.address}:{message.port}"
+            case Ready(), AgentGreeting():
+                self.by_number[greeting.agent].is_ready = True
+            case Measured(), AgentGreeting():
+                spans = self.by_number[greeting.agent].spans
+                spans.setdefault(message.phase, []).append(Span(message.began, message.ended))
+            case _:
+                raise ControlError(f"it sent {kind_of(message)!r}")
+        return True
 
     def admit(self, wanted: Iterable[int]) -> None:
         """Let new agents join once all are ready; end those on slots that are not wanted.
@@ -124,7 +144,7 @@ class Agents:
             order = agent_order(
                 self._order, self._options, self._cluster, self._endpoint, agent.slot
             )
-            self._services.send(agent.connection, order.message())
+            self._services.send(agent.connection, order)
             agent.has_order = True
         for agent in self.staying:
             if agent.slot.slot_id not in wanted:
@@ -211,8 +231,8 @@ class Agents:
         its_agent, greeting = self.by_number.get(worker.agent), worker.connection.greeting
         # otherwise it dies with its agent
         if its_agent is not None and its_agent.connection is not None:
-            assert greeting is not None
-            self._services.send(its_agent.connection, {"kind": "kill", "pid": greeting["pid"]})
+            assert isinstance(greeting, ProcessGreeting)
+            self._services.send(its_agent.connection, KillWorker(pid=greeting.pid))
 
     def kill_store(self) -> None:
         """Kill the store; do nothing if it has ended."""

@@ -14,7 +14,6 @@ the job is lost, and can be resumed.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -39,18 +38,33 @@ from systems.runtime.driver.job_protocol import (
     JobServices,
     Saved,
 )
-from systems.runtime.wire.control import encode
-from systems.runtime.wire.control_server import Connection
+from systems.runtime.wire.control_server import Channels, Connection
+from systems.runtime.wire.messages import (
+    Beat,
+    Checkpoint,
+    CheckpointWritten,
+    Failed,
+    Finished,
+    FirstStep,
+    JobReport,
+    Left,
+    SetTarget,
+    StepsDone,
+    Stop,
+    StoppedAtCheckpoint,
+    StoreGreeting,
+    Warned,
+)
+from systems.runtime.wire.protocol import ControlError, JsonObject, Message, kind_of
 from systems.runtime.wire.step_log import LineWriter
 from systems.torchrun.agents import Agents, end_of
 from systems.torchrun.membership import Agent, Round
+from systems.torchrun.messages import CHANNELS, AgentGreeting, RoundGreeting
 from systems.torchrun.options import TorchrunOptions
 from systems.torchrun.phases import phases_of, stopping_time_s
 from systems.torchrun.rounds import Rounds
 
 _STARTS = (ChangeKind.START, ChangeKind.RESUME)
-_STANDING = ("first_step", "progress", "left", "checkpoint", "saved", "finished")
-"""Messages that report the job's progress."""
 
 
 class TorchrunJob:
@@ -108,7 +122,7 @@ class TorchrunJob:
         self._wanted = change.slots
         try:
             # Fail here rather than when a worker asks for its order.
-            encode({"kind": "order", "options": self.order.workload.options})
+            JsonObject(self.order.workload.options).text()
             self._agents.start_store(self._count(), change.slots[0])
             self._agents.start(self._count, change.slots)
         except Exception as error:  # a launcher may raise anything
@@ -133,7 +147,7 @@ class TorchrunJob:
         elif suspends:
             self._accept(change, Phase.STOPPING)
             self._deadline = self._began + self._options.runtime.stop_timeout_s
-            self._rounds.tell({"kind": "stop"})
+            self._rounds.tell(Stop())
         else:
             self._accept(change, Phase.STARTING)
             self._wanted = change.slots
@@ -158,46 +172,46 @@ class TorchrunJob:
     def set_target_step(self, target_step: int) -> None:
         """Move the target step; workers that are still starting get it in their order."""
         self._target_step = target_step
-        self._rounds.tell({"kind": "hold", "target_step": target_step})
+        self._rounds.tell(SetTarget(target_step=target_step))
 
     # Events from the driver.
 
     def greeted(self, connection: Connection) -> bool:
         """Accept the store, an agent or a worker that sent the right token."""
         greeting = connection.greeting
-        assert greeting is not None
         if self._ending is not None or not self.is_alive:
             return False
-        if greeting.get("worker") in ("store", "agent"):
+        if isinstance(greeting, StoreGreeting | AgentGreeting):
             return self._agents.greeted(connection, greeting)
-        agent = self._agents.by_number.get(greeting.get("agent", 0))
-        if agent is None or agent.is_gone or greeting.get("worker") != "worker":
+        assert isinstance(greeting, RoundGreeting)
+        agent = self._agents.by_number.get(greeting.agent)
+        if agent is None or agent.is_gone:
             return False
         self._rounds.drain()  # a checkpoint of the previous round may still be unread
-        rank = greeting["rank"]
-        if not self._rounds.awaits(rank, greeting["store"]):
-            self._begin_round(greeting["store"], greeting["num_workers"])
+        rank = greeting.rank
+        if not self._rounds.awaits(rank, greeting.store):
+            self._begin_round(greeting.store, greeting.num_workers)
         target, own = self._target_step, self._agents.own_device
         self._rounds.enter(rank, agent, connection, target_step=target, own_device=own)
         if rank == 0 and self.phase is Phase.STOPPING:
-            self._rounds.tell({"kind": "stop"})
+            self._rounds.tell(Stop())
         return True
 
-    def heard(self, connection: Connection, message: Mapping[str, Any]) -> None:
+    def heard(self, connection: Connection, message: Message) -> None:
         """Handle a message of one of its processes."""
         greeting = connection.greeting
-        assert greeting is not None
-        if greeting["worker"] != "worker":
+        if isinstance(greeting, StoreGreeting | AgentGreeting):
             news = self._agents.heard(greeting, message)
             if news and self._ending is None and self.phase is not Phase.FINISHING:
                 self._agents.admit(self._wanted)
             return
-        if message["kind"] in ("checkpoint", "saved"):
-            self._checkpoint = Saved.from_message(message)  # also from a round that is over
-        speaks = self._rounds.speaker(connection, greeting["rank"]) is not None
+        assert isinstance(greeting, RoundGreeting)
+        if isinstance(message, Checkpoint):
+            self._checkpoint = Saved.of(message)  # also from a round that is over
+        speaks = self._rounds.speaker(connection, greeting.rank) is not None
         if speaks and self._ending is None:
             assert self._rounds.present is not None
-            self._heard_worker(self._rounds.present, greeting["rank"], message)
+            self._heard_worker(self._rounds.present, greeting.rank, message)
 
     def disconnected(self, connection: Connection) -> None:
         """Set a time limit after a worker has gone without permission, since its agent must start
@@ -233,6 +247,11 @@ class TorchrunJob:
         else:
             self._gone()
 
+    @property
+    def channels(self) -> Channels:
+        """Greetings and messages that the job accepts from its processes."""
+        return CHANNELS
+
     def wait_s(self, now: float) -> float:
         """Return the longest time until ``check`` must be called and ended processes must be looked
         for."""
@@ -258,46 +277,55 @@ class TorchrunJob:
         if self._deadline is None:
             self._deadline = time.monotonic() + self._options.runtime.start_timeout_s
 
-    def _heard_worker(self, round_: Round, rank: int, message: Mapping[str, Any]) -> None:
-        kind = message["kind"]
-        if kind == "failed" and message["of_machine"]:
-            self._lose(f"worker {rank}: {message['reason']}", of_machine=True)
+    def _heard_worker(self, round_: Round, rank: int, message: Message) -> None:
+        if isinstance(message, Failed):
+            self._worker_failed(rank, message)
             return
-        if kind == "failed" and not message["collective"]:
-            # TorchElastic would start it again until max_restarts, with the same result.
-            reason = f"worker {rank}: {message['reason']}; logs: {self.order.job_dir}"
-            self._end(Ending(Fate.FAILED, reason))
-            return
-        if kind == "left":
+        if isinstance(message, Left):
             round_.workers[rank].has_left = True
             if all(worker.has_left for worker in round_.workers.values()):
                 self._rounds.let_go()
         if rank != 0:
             return
-        if kind in _STANDING:
-            self.step, self.samples = message["step"], message["samples"]
-            self._step_s = message["step_s"]
-        if kind == "first_step":
-            self._first_step(round_, message)
-        elif kind == "progress" and self.change is None and not self._agents.lost:
-            self._say(ReportKind.PROGRESS)
-        elif kind == "left":
-            self._overruns += message["overruns"]
-            if message["finished"]:
-                self.phase = Phase.FINISHING
-                self._deadline = None
-        elif kind == "saved":
-            self._phases_s["save"] = message["save_s"]
-            # negative until the end of the last process is added (``_gone``)
-            self._phases_s["stop"] = -message["saved"]
-            self._end(Ending(Fate.SUSPENDED), kill=False)
-        elif kind == "finished":
-            results = dict(message["results"])
-            if self.order.step_floor_s:
-                results["pace_overruns"] = float(self._overruns)
-            self._end(Ending(Fate.FINISHED, results=results), kill=False)
+        if isinstance(message, JobReport):
+            self.step, self.samples = message.progress.step, message.progress.samples
+            self._step_s = message.progress.step_s
+        match message:
+            case FirstStep():
+                self._first_step(round_, message)
+            case StepsDone():
+                if self.change is None and not self._agents.lost:
+                    self._say(ReportKind.PROGRESS)
+            case Left():
+                self._overruns += message.overruns
+                if message.finished:
+                    self.phase = Phase.FINISHING
+                    self._deadline = None
+            case StoppedAtCheckpoint():
+                self._phases_s["save"] = message.save_s
+                # negative until the end of the last process is added (``_gone``)
+                self._phases_s["stop"] = -message.saved
+                self._end(Ending(Fate.SUSPENDED), kill=False)
+            case Finished():
+                results = message.results
+                if self.order.step_floor_s:
+                    results["pace_overruns"] = float(self._overruns)
+                self._end(Ending(Fate.FINISHED, results=results), kill=False)
+            case Beat() | CheckpointWritten() | Warned():
+                pass  # a sign of life, or handled by ``heard`` or the driver
+            case _:
+                raise ControlError(f"a worker sent {kind_of(message)!r}")
 
-    def _first_step(self, round_: Round, message: Mapping[str, Any]) -> None:
+    def _worker_failed(self, rank: int, message: Failed) -> None:
+        """End the job if a worker reports an error that starting it again would not mend."""
+        if message.of_machine:
+            self._lose(f"worker {rank}: {message.reason}", of_machine=True)
+        elif not message.collective:
+            # TorchElastic would start it again until max_restarts, with the same result.
+            reason = f"worker {rank}: {message.reason}; logs: {self.order.job_dir}"
+            self._end(Ending(Fate.FAILED, reason))
+
+    def _first_step(self, round_: Round, message: FirstStep) -> None:
         """Record that a round trains. If it is not the wanted one, TorchElastic will make
         another."""
         round_.has_begun = True
@@ -313,7 +341,7 @@ class TorchrunJob:
         self._phases_s = phases_of(message, staying, round_.workers[0], self._began, starts)
         stopped_s = None
         if not starts:
-            job_dir, started = self.order.job_dir, message["started"]
+            job_dir, started = self.order.job_dir, message.started
             stopped_s = stopping_time_s(job_dir, round_.number, self._began, started)
         if self.change is not None:
             self._done(stopped_s)

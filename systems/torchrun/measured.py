@@ -7,6 +7,7 @@ import time
 from torch.distributed.elastic.metrics.api import MetricData, MetricHandler, configure
 
 from systems.runtime.wire.control import ControlClient
+from systems.torchrun.messages import Measured
 
 GROUP = "torchelastic"
 MEASURED = {
@@ -16,7 +17,7 @@ MEASURED = {
 """TorchElastic's metrics that are forwarded, with their names here."""
 
 
-class Measured(MetricHandler):
+class MetricForwarder(MetricHandler):
     """Handler of TorchElastic's metrics that sends some of them to the driver."""
 
     def __init__(self, client: ControlClient) -> None:
@@ -28,9 +29,9 @@ class Measured(MetricHandler):
         if phase is not None:
             ended = time.monotonic()
             began = ended - metric_data.value / 1000.0
-            self._client.send({"kind": "span", "phase": phase, "began": began, "ended": ended})
+            self._client.send(Measured(phase=phase, began=began, ended=ended))
 
 
 def report_to(client: ControlClient) -> None:
     """Send the measurements of this process to the driver from now on."""
-    configure(Measured(client), GROUP)
+    configure(MetricForwarder(client), GROUP)

@@ -3,37 +3,28 @@ import torch."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-
 from harness.files.safe_names import file_name
-from systems.runtime.wire.control import Message
+from systems.runtime.wire.protocol import Count, Message, Seconds
 
 
-@dataclass(frozen=True, slots=True)
-class AgentOrder:
-    """Settings of one ``torchrun``, the same for all agents of a job except for the address."""
+class AgentOrder(Message, frozen=True, kw_only=True, tag="agent_order"):
+    """Driver to agent, once the store listens: the settings of its ``torchrun``.
+
+    They are the same for all agents of a job except for the address.
+    """
 
     job_id: str
     store: str
     """``address:port`` of the rendezvous' store."""
     address: str
     """Address of the agent's host; the first worker's store listens there."""
-    max_nodes: int
-    last_call_timeout_s: int
-    keep_alive_interval_s: int
-    keep_alive_attempts: int
-    monitor_interval_s: float
-    max_restarts: int
+    max_nodes: Count
+    last_call_timeout_s: Count
+    keep_alive_interval_s: Count
+    keep_alive_attempts: Count
+    monitor_interval_s: Seconds
+    max_restarts: Count
     log_dir: str
-
-    def message(self) -> Message:
-        """Return this order as a control message."""
-        return {"kind": "order", **asdict(self)}
-
-    @classmethod
-    def from_message(cls, message: Message) -> AgentOrder:
-        """Return the order in a control message."""
-        return cls(**{key: value for key, value in message.items() if key != "kind"})
 
     def arguments(self) -> list[str]:
         """Return the arguments of ``torchrun``, without the script's own.

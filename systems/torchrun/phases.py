@@ -7,16 +7,16 @@ rest. All times are on ``time.monotonic``, which the processes of one host share
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from systems.runtime.wire.messages import FirstStep
 from systems.runtime.wire.step_log import read_lines
 from systems.torchrun.membership import Agent, Worker
 
 
 def phases_of(
-    message: Mapping[str, Any],
+    message: FirstStep,
     agents: Sequence[Agent],
     worker: Worker,
     began: float,
@@ -58,7 +58,7 @@ def phases_of(
         phases_s["stop"] = entered - stopped
     phases_s["rendezvous"] = rendezvous.ended - entered
     phases_s["spawn"] = worker.greeted_at - rendezvous.ended
-    return {**phases_s, **message["phases_s"]}
+    return {**phases_s, **message.phases_s}
 
 
 def stopping_time_s(job_dir: Path, round_number: int, began: float, started: float) -> float | None:

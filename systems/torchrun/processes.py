@@ -12,6 +12,7 @@ from systems.runtime.driver.job_protocol import JobServices
 from systems.runtime.driver.launch import slot_environment
 from systems.runtime.wire.control import TOKEN_VARIABLE
 from systems.runtime.wire.kernels import kernels_of
+from systems.runtime.wire.protocol import JsonObject
 from systems.torchrun.membership import Round
 from systems.torchrun.options import TorchrunOptions
 from systems.torchrun.order import AgentOrder
@@ -93,7 +94,7 @@ def worker_order(
         num_workers=round_.num_workers,
         num_slots=round_.num_workers,
         workload=order.workload.target,
-        options=order.workload.options,
+        options=JsonObject(order.workload.options),
         seed=order.seed,
         global_batch=round_.global_batch,
         target_step=target_step,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from typing import Any
 
 from harness.cluster import Cluster
 from harness.contracts.training_order import TrainingOrder
 from systems.runtime.driver.job_protocol import JobServices, Saved
 from systems.runtime.wire.control_server import Connection
+from systems.runtime.wire.messages import MayExit
+from systems.runtime.wire.protocol import Message
 from systems.torchrun.membership import Agent, Round, Worker
 from systems.torchrun.options import TorchrunOptions
 from systems.torchrun.processes import worker_order
@@ -69,7 +69,7 @@ class Rounds:
             target_step,
             own_device,
         )
-        self._services.send(connection, order.message())
+        self._services.send(connection, order)
 
     def speaker(self, connection: Connection, rank: int) -> Worker | None:
         """Return the worker of the present round with this connection; None if its round is
@@ -77,7 +77,7 @@ class Rounds:
         worker = self.present.workers.get(rank) if self.present is not None else None
         return worker if worker is not None and worker.connection is connection else None
 
-    def tell(self, message: Mapping[str, Any]) -> None:
+    def tell(self, message: Message) -> None:
         """Send a message to the first worker, if there is one."""
         if self.present is not None and 0 in self.present.workers:
             self._services.send(self.present.workers[0].connection, message)
@@ -86,7 +86,7 @@ class Rounds:
         """Permit all workers but the first to exit; the first exits by itself."""
         for rank, worker in self.present.workers.items() if self.present else ():
             if rank != 0:
-                self._services.send(worker.connection, {"kind": "exit"})
+                self._services.send(worker.connection, MayExit())
 
     def drain(self) -> None:
         """Read all that the workers have sent so far."""

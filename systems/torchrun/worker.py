@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from types import FrameType
 
 from systems.restart.main import work
-from systems.restart.order import WorkerOrder
-from systems.runtime.wire.control import TOKEN_VARIABLE, ControlClient, Message
+from systems.restart.order import TO_WORKER, WorkerOrder
+from systems.runtime.wire.control import TOKEN_VARIABLE, ControlClient
+from systems.torchrun.messages import RoundGreeting
 
 END_TIMEOUT_S = 5.0
 EXIT_STOPPED = 128 + signal.SIGTERM
@@ -27,26 +28,23 @@ def main(argv: Sequence[str]) -> int:
     """Run a worker; arguments: ``ADDRESS PORT JOB_ID AGENT``, with the token in the environment."""
     address, port, job_id, agent = argv
     signal.signal(signal.SIGTERM, _stop)
-    greeting = {
-        "kind": "greeting",
-        "job_id": job_id,
-        "worker": "worker",
-        "agent": int(agent),
-        "rank": int(os.environ["RANK"]),
-        "num_workers": int(os.environ["WORLD_SIZE"]),
-        "store": f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}",
-        "token": os.environ.pop(TOKEN_VARIABLE, ""),
-        "pid": os.getpid(),
-    }
+    greeting = RoundGreeting(
+        job_id=job_id,
+        agent=int(agent),
+        rank=int(os.environ["RANK"]),
+        num_workers=int(os.environ["WORLD_SIZE"]),
+        store=f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}",
+        token=os.environ.pop(TOKEN_VARIABLE, ""),
+        pid=os.getpid(),
+    )
     try:
-        work(ControlClient(address, int(port), greeting), _train)
+        work(ControlClient(address, int(port), greeting, TO_WORKER), _train, WorkerOrder)
     except Stopped:
         sys.stdout.flush()
         os._exit(EXIT_STOPPED)
 
 
-def _train(message: Message, client: ControlClient, ordered_at: float) -> None:
-    order = WorkerOrder.from_message(message)
+def _train(order: WorkerOrder, client: ControlClient, ordered_at: float) -> None:
     loop = importlib.import_module("systems.restart.training_loop")
     loop.train(order, client, ordered_at, finishing=_stay)
 

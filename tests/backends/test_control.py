@@ -8,23 +8,46 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from harness.engines.live.consumed_samples import count_samples
 from systems.runtime.data.position_order import PositionOrder, PositionState
 from systems.runtime.wire.control import (
     EXIT_DRIVER_GONE,
-    MAX_MESSAGE_BYTES,
     TOKEN_VARIABLE,
     ControlClient,
-    ControlError,
     LineBuffer,
+)
+from systems.runtime.wire.control_server import Admission, Channels, ControlServer
+from systems.runtime.wire.messages import (
+    DRIVER_TO_PROCESS,
+    DRIVER_TO_WORKER,
+    WORKER_TO_DRIVER,
+    BeatRequest,
+    Finished,
+    Left,
+    MayExit,
+    Progress,
+    RankGreeting,
+    SetTarget,
+    StepsDone,
+    Stop,
+    Warned,
+    finished,
+)
+from systems.runtime.wire.protocol import (
+    MAX_MESSAGE_BYTES,
+    VERSION,
+    ControlError,
+    Inbound,
+    JsonObject,
     encode,
 )
-from systems.runtime.wire.control_server import ControlServer
 from systems.runtime.wire.step_log import (
     LineWriter,
     SamplesLog,
@@ -37,14 +60,17 @@ from systems.runtime.worker.pace import Pacer
 
 TCP_CLOSE = 7
 """Of the kernel's states of a connection: the other side has reset it."""
-GREETING = {"kind": "greeting", "job_id": "job", "generation": 1, "rank": 0, "token": "secret"}
+GREETING = RankGreeting(job_id="job", generation=1, rank=0, token="secret", pid=1)
+FROM_WORKER = Inbound(*WORKER_TO_DRIVER)
+TO_WORKER = Inbound(*DRIVER_TO_PROCESS, *DRIVER_TO_WORKER)
+PROGRESS = Progress(3, 36, 0.1, 2.0)
 
 
 def test_messages_arrive_whole_however_the_bytes_are_cut():
-    messages = [{"kind": "a", "n": n, "text": "ä\n" * n} for n in range(20)]
+    messages = [Warned(text="ä\n" * n) for n in range(20)]
     data = b"".join(encode(message) for message in messages)
     for size in (1, 7, 1000, len(data)):
-        buffer = LineBuffer()
+        buffer = LineBuffer(FROM_WORKER)
         found = []
         for start in range(0, len(data), size):
             found += buffer.feed(data[start : start + size])
@@ -55,7 +81,16 @@ def test_messages_arrive_whole_however_the_bytes_are_cut():
     ("data", "fact"),
     [
         (b"nonsense\n", "not JSON"),
-        (b"[1]\n", "not a JSON object"),
+        (b"", "not JSON"),
+        (b"[1]\n", "expected object, got array"),
+        (b"{}\n", "missing required field kind"),
+        (b'{"kind": "greeting"}\n', "message 'greeting': invalid value 'greeting' at .[.]kind"),
+        (
+            b'{"kind": "warning", "text": 3}\n',
+            "message 'warning': expected str, got int at .[.]text",
+        ),
+        (b'{"kind": "warning"}\n', "message 'warning': object missing required field text"),
+        (b'{"kind": "warning", "text": "", "to": 1}\n', "unknown field to"),
         (b"\xff\n", "not JSON"),
         (b'{"a": "' + b"x" * 200 + b'"}\n', "100 is the limit"),
         (b"y" * 101, "100 is the limit"),
@@ -63,22 +98,84 @@ def test_messages_arrive_whole_however_the_bytes_are_cut():
 )
 def test_what_is_not_a_message_is_refused(data, fact):
     with pytest.raises(ControlError, match=fact):
-        list(LineBuffer(100).feed(data))
+        list(LineBuffer(FROM_WORKER, 100).feed(data or b"\n"))
+
+
+def test_a_refusal_names_the_sender_and_the_field():
+    buffer = LineBuffer(FROM_WORKER, sender="worker w3")
+    line = encode(StepsDone(progress=PROGRESS)).replace(b"36", b"-1")
+    with pytest.raises(ControlError) as refused:
+        list(buffer.feed(line))
+    assert str(refused.value) == (
+        "worker w3: message 'steps_done': expected int >= 0 at $.progress.samples"
+    )
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("step", 1 << 63),
+        ("step", -1),
+        ("step", True),
+        ("step", 1.0),
+        ("step", "1"),
+        ("step_s", "NaN"),
+        ("ended", None),
+    ],
+)
+def test_numbers_out_of_their_bounds_are_refused(field, value):
+    told = json.loads(encode(StepsDone(progress=PROGRESS)))
+    told["progress"][field] = value
+    with pytest.raises(ControlError, match=field):
+        FROM_WORKER(json.dumps(told).encode())
+
+
+@pytest.mark.parametrize("number", [b"NaN", b"Infinity", b"1e999", b"9" * 5000, b"[" * 5000])
+def test_no_number_is_without_bound(number):
+    line = encode(StepsDone(progress=PROGRESS)).replace(b"0.1", number)
+    with pytest.raises(ControlError):
+        FROM_WORKER(line)
+
+
+def test_a_key_that_comes_twice_counts_once():
+    assert TO_WORKER(b'{"kind":"set_target","target_step":1,"target_step":2}') == SetTarget(
+        target_step=2
+    )
 
 
 def test_a_limit_that_a_greeting_raises_counts_for_what_came_with_it():
-    buffer = LineBuffer(100)
-    messages = buffer.feed(encode({"kind": "greeting"}) + encode({"kind": "x", "value": "y" * 200}))
-    assert next(messages)["kind"] == "greeting"
-    buffer.limit = 1000
-    assert next(messages)["kind"] == "x"
+    buffer = LineBuffer(TO_WORKER, 100)
+    messages = buffer.feed(encode(Stop()) + encode(Warned(text="y" * 200)))
+    assert next(messages) == Stop()
+    buffer.limit, buffer.decode = 1000, FROM_WORKER
+    assert next(messages) == Warned(text="y" * 200)
 
 
 def test_what_cannot_be_sent_is_refused_before_it_is():
+    for value in ({1, 2}, object(), b"x"):
+        with pytest.raises(ControlError, match="cannot be sent"):
+            encode(Warned(text=JsonObject({"value": value})))
+    for number in (float("nan"), float("inf"), -float("inf")):
+        with pytest.raises(ControlError, match=r"cannot be sent: .* is not finite"):
+            encode(StepsDone(progress=Progress(1, 2, number, 0.0)))
     with pytest.raises(ControlError, match="cannot be sent"):
-        encode({"kind": "x", "value": {1, 2}})
+        encode(Warned(text="\ud800"))
     with pytest.raises(ControlError, match="is the limit"):
-        encode({"kind": "x", "value": "y" * MAX_MESSAGE_BYTES})
+        encode(Warned(text="y" * MAX_MESSAGE_BYTES))
+
+
+def test_metrics_that_are_not_finite_arrive_as_they_are():
+    metrics = {"loss": float("inf"), "low": -float("inf"), "top1": 0.1, "odd": float("nan")}
+    found = FROM_WORKER(encode(finished(PROGRESS, {"digest": "ab"}, metrics)))
+    assert isinstance(found, Finished)
+    assert list(found.results) == ["digest", *metrics]
+    assert str(found.results) == str({"digest": "ab", **metrics})
+
+
+def test_options_of_any_form_arrive_as_json_has_them():
+    given = {"a": [1, 2.5, None, "ä", {"b": True}], "limit": float("inf"), "sizes": (1, 2)}
+    found = JsonObject.from_text(JsonObject(given).text())
+    assert dict(found) == {**given, "sizes": [1, 2]}
 
 
 class Recorder:
@@ -88,7 +185,8 @@ class Recorder:
         self.messages = []
         self.connections = []
         self.num_closed = 0
-        self.server = ControlServer("127.0.0.1", {"job": "secret"}.get, self._hear, self._closed)
+        self.admissions = {"job": Admission("secret", Channels({RankGreeting: FROM_WORKER}))}
+        self.server = ControlServer("127.0.0.1", self.admissions.get, self._hear, self._closed)
 
     def _hear(self, connection, message):
         self.connections.append(connection)
@@ -114,7 +212,7 @@ def recorder():
 
 def test_no_end_waits_to_send_more_at_once(recorder):
     """Nagle's algorithm is off on both (EDL, section 4.4)."""
-    client = ControlClient(*recorder.server.address, GREETING, on_end=lambda: None)
+    client = ControlClient(*recorder.server.address, GREETING, TO_WORKER, on_end=lambda: None)
     recorder.until(lambda: recorder.messages)
     for sock in (client._socket, recorder.connections[0].socket):
         assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
@@ -123,14 +221,15 @@ def test_no_end_waits_to_send_more_at_once(recorder):
 
 def test_the_token_is_checked_first_and_never_passed_on(recorder):
     with socket.create_connection(recorder.server.address) as good:
-        good.sendall(encode(GREETING) + encode({"kind": "progress"}))
+        good.sendall(encode(GREETING) + encode(StepsDone(progress=PROGRESS)))
         recorder.until(lambda: len(recorder.messages) == 2)
-    assert [message["kind"] for message in recorder.messages] == ["greeting", "progress"]
-    assert "token" not in recorder.messages[0]
+    assert recorder.messages == [replace(GREETING, token=""), StepsDone(progress=PROGRESS)]
     recorder.until(lambda: recorder.num_closed == 1)
     for token in ("Secret", "", "secret ", "sécret", None, 5):
         with socket.create_connection(recorder.server.address) as bad:
-            bad.sendall(encode({**GREETING, "token": token}) + encode({"kind": "progress"}))
+            greeting = {**json.loads(encode(GREETING)), "token": token}
+            told = json.dumps(greeting).encode() + b"\n" + encode(StepsDone(progress=PROGRESS))
+            bad.sendall(told)
             bad.settimeout(0.05)
             deadline = time.monotonic() + 5
             while time.monotonic() < deadline:
@@ -149,8 +248,30 @@ def test_the_token_is_checked_first_and_never_passed_on(recorder):
 
 @pytest.mark.parametrize(
     "line",
-    [b"[" * 4000, b'{"a":' * 800, b'{"job_id":"job","token":"\\ud800"}', b"9" * 4000],
-    ids=["deep list", "deep mapping", "half a letter", "long number"],
+    [
+        b"[" * 4000,
+        b'{"a":' * 800,
+        b'{"job_id":"job","token":"\\ud800"}',
+        b"9" * 4000,
+        b'{"job_id":"job","token":"","version":' + b"9" * 4000 + b"}",
+        b'{"job_id":"job","token":"","x":' + b"[" * 4000 + b"}",
+        b'{"job_id":"job","token":"secret"}',
+        b'{"job_id":"job","token":"secret","version":1}',
+        b'{"job_id":"job","token":"secret","version":1,"kind":"beat"}',
+        b"\x00",
+    ],
+    ids=[
+        "deep list",
+        "deep mapping",
+        "half a letter",
+        "long number",
+        "long version",
+        "deep field",
+        "no version",
+        "no kind",
+        "no greeting",
+        "zero",
+    ],
 )
 def test_no_greeting_of_a_stranger_ends_the_driver(recorder, line):
     with socket.create_connection(recorder.server.address) as bad:
@@ -164,14 +285,79 @@ def test_no_greeting_of_a_stranger_ends_the_driver(recorder, line):
         recorder.until(lambda: recorder.messages)
 
 
+def test_a_greeting_of_another_version_is_refused_with_both_versions(recorder, caplog):
+    """Also if that version has other fields."""
+    told = {**json.loads(encode(GREETING)), "version": VERSION + 1, "host": "a"}
+    assert _refused(recorder, json.dumps(told).encode() + b"\n")
+    assert f"speaks version {VERSION + 1}" in caplog.text
+    assert f"this process version {VERSION}" in caplog.text
+    assert recorder.messages == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"nonsense\n", b"x" * (MAX_MESSAGE_BYTES + 1), b'{"kind":"stop"}\n', b'{"kind":"left"}\n'],
+    ids=["nonsense", "too long", "of another direction", "a field short"],
+)
+def test_a_known_worker_that_sends_nonsense_loses_its_own_connection_alone(recorder, caplog, line):
+    other = socket.create_connection(recorder.server.address)
+    other.sendall(encode(replace(GREETING, rank=1)))
+    recorder.until(lambda: recorder.messages)
+    assert _refused(recorder, encode(replace(GREETING, rank=2)) + line)
+    assert "worker 2 of job job at 127.0.0.1" in caplog.text
+    assert recorder.num_closed == 1
+    other.sendall(encode(StepsDone(progress=PROGRESS)))
+    recorder.until(lambda: StepsDone(progress=PROGRESS) in recorder.messages)
+    other.close()
+
+
+def test_a_backend_without_channels_gets_plain_messages(recorder):
+    """Its token is checked as any other's, and its workers' nonsense is refused."""
+    recorder.admissions["job"] = Admission("secret", None)
+    greeting = {"kind": "greeting", "job_id": "job", "token": "secret", "pid": 1, "rank": 0}
+    client = ControlClient(*recorder.server.address, greeting, on_end=lambda: None)
+    client.send({"kind": "odd", "loss": float("inf"), "text": "ä"})
+    recorder.until(lambda: len(recorder.messages) == 2)
+    told = {name: value for name, value in greeting.items() if name != "token"}
+    assert recorder.messages == [told, {"kind": "odd", "loss": float("inf"), "text": "ä"}]
+    recorder.server.send(recorder.connections[0], BeatRequest())
+    recorder.server.send(recorder.connections[0], {"kind": "go"})
+    recorder.until(lambda: len(recorder.messages) == 3)
+    assert recorder.messages[2] == {"kind": "beat"}
+    assert client.receive(10) == {"kind": "go"}
+    for line in (b"{}\n", b"[]\n", b'{"kind":1}\n', b"[" * 9000 + b"\n", b"9" * 5000 + b"\n"):
+        assert _refused(recorder, json.dumps(greeting).encode() + b"\n" + line)
+    wrong = {**greeting, "token": "Secret"}
+    assert _refused(recorder, json.dumps(wrong).encode() + b"\n")
+    assert len(recorder.messages) == 3 + 5
+    client.close()
+
+
+def _refused(recorder, data):
+    """Return whether the server closes the connection over which these bytes come."""
+    with socket.create_connection(recorder.server.address) as bad:
+        bad.settimeout(10)
+        sender = threading.Thread(target=_send_and_wait, args=(bad, data))
+        sender.start()
+        recorder.until(lambda: not sender.is_alive())
+    return True
+
+
+def _send_and_wait(sock, data):
+    with suppress(ConnectionError):
+        sock.sendall(data)
+        assert sock.recv(1) == b""
+
+
 def test_what_a_worker_said_before_it_died_is_heard_also_by_who_notices_in_sending(recorder):
     worker = socket.create_connection(recorder.server.address)
     worker.sendall(encode(GREETING))
     recorder.until(lambda: recorder.messages)
     (connection,) = recorder.connections
     # It dies with something unread, so that the kernel refuses whatever comes next.
-    recorder.server.send(connection, {"kind": "order"})
-    worker.sendall(encode({"kind": "left"}))
+    recorder.server.send(connection, BeatRequest())
+    left = Left(progress=PROGRESS, finished=True, overruns=0)
+    worker.sendall(encode(left))
     select.select([worker], [], [])
     worker.close()
     deadline = time.monotonic() + 10
@@ -179,11 +365,11 @@ def test_what_a_worker_said_before_it_died_is_heard_also_by_who_notices_in_sendi
         assert time.monotonic() < deadline
         os.sched_yield()
     for _ in range(3):
-        recorder.server.send(connection, {"kind": "exit"})
+        recorder.server.send(connection, MayExit())
     assert recorder.num_closed == 0
     recorder.until(lambda: recorder.num_closed == 1)
-    assert [message["kind"] for message in recorder.messages] == ["greeting", "left"]
-    recorder.server.send(connection, {"kind": "exit"})
+    assert recorder.messages[1:] == [left]
+    recorder.server.send(connection, MayExit())
 
 
 def test_much_is_sent_to_a_slow_reader_without_blocking(recorder):
@@ -193,35 +379,47 @@ def test_much_is_sent_to_a_slow_reader_without_blocking(recorder):
         text = "x" * 900_000
         started = time.monotonic()
         for number in range(10):
-            recorder.server.send(recorder.connections[0], {"number": number, "text": text})
+            recorder.server.send(recorder.connections[0], Warned(text=f"{number}{text}"))
         assert time.monotonic() - started < 2
-        found, buffer = [], LineBuffer()
+        found, buffer = [], LineBuffer(FROM_WORKER)
         slow.settimeout(0.02)
         deadline = time.monotonic() + 20
         while len(found) < 10 and time.monotonic() < deadline:
             recorder.server.wait(0.0)
             try:
-                found += [message["number"] for message in buffer.feed(slow.recv(1 << 20))]
+                found += [int(message.text[0]) for message in buffer.feed(slow.recv(1 << 20))]
             except TimeoutError:
                 continue
     assert found == list(range(10))
 
 
-def test_a_worker_whose_driver_hangs_up_ends_even_while_it_waits_elsewhere():
+@pytest.mark.parametrize("last", [b"", b'{"kind":"stop"}\n'], ids=["hangs up", "sends nonsense"])
+def test_a_worker_whose_driver_is_gone_ends_even_while_it_waits_elsewhere(last):
     script = (
-        "import threading; from systems.runtime.wire.control import ControlClient; import sys;"
-        "client = ControlClient('127.0.0.1', int(sys.argv[1]), {'kind': 'greeting'});"
+        "import sys, threading; from systems.runtime.wire.control import ControlClient;"
+        "from systems.runtime.wire.messages import TO_STORE, StoreGreeting;"
+        "greeting = StoreGreeting(job_id='job', token='', pid=1);"
+        "client = ControlClient('127.0.0.1', int(sys.argv[1]), greeting, TO_STORE);"
         "threading.Event().wait()"
     )
     with socket.create_server(("127.0.0.1", 0)) as listener:
         worker = subprocess.Popen(
             [sys.executable, "-c", script, str(listener.getsockname()[1])],
             env={**os.environ, TOKEN_VARIABLE: "x"},
+            stderr=subprocess.PIPE,
+            text=True,
         )
         connection, _ = listener.accept()
-        assert json.loads(connection.makefile().readline()) == {"kind": "greeting"}
+        lines = connection.makefile("rb")
+        assert json.loads(lines.readline())["kind"] == "store_greeting"
+        if last:
+            connection.sendall(last)
+            assert lines.readline() == b""
+        lines.close()
         connection.close()
-    assert worker.wait(10) == EXIT_DRIVER_GONE
+    _, printed = worker.communicate(timeout=10)
+    assert worker.returncode == EXIT_DRIVER_GONE
+    assert ("the driver: message 'stop': invalid value" in printed) == bool(last)
 
 
 def test_steps_keep_an_absolute_schedule():

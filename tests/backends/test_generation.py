@@ -7,6 +7,8 @@ import pytest
 from harness.contracts.process import Exit
 from systems.restart.generation import Generation
 from systems.runtime.driver.job_protocol import JobServices
+from systems.runtime.wire.messages import Left, Progress
+from systems.runtime.wire.protocol import kind_of
 
 KILLED = Exit(0, -9, "killed by SIGKILL")
 
@@ -18,7 +20,7 @@ class Sent:
     messages: list = field(default_factory=list)
 
     def send(self, connection, message):
-        self.messages.append((connection, message["kind"]))
+        self.messages.append((connection, kind_of(message)))
 
     def drain(self, connection):
         pass
@@ -38,7 +40,7 @@ def generation():
 
 def leave(generation, *ranks):
     for rank in ranks:
-        generation.note(rank, {"kind": "left"})
+        generation.note(rank, Left(progress=Progress(1, 12, 0.1, 0.0), finished=True, overruns=0))
 
 
 def test_nobody_goes_while_another_trains(generation):

@@ -45,6 +45,8 @@ WARM_SOON = ("stop_free", "stop_resume")
 """Backends that are tried with spares before the soak."""
 NO_WORKERS = ("systems.runtime.driver.store_server:main", "systems.torchrun.agent:main")
 """Entries of processes that a job has beside its workers."""
+NO_LOGS = ("store", "lighthouse")
+"""How the logs of such processes begin, which shows those that are forks."""
 REDOES_STEPS = ("torchrun",)
 """Backends that start workers again by themselves and go back to the last checkpoint each time;
 what that means has tests of its own."""
@@ -110,7 +112,7 @@ def workers():
     for process in descendants():
         try:
             log = Path(f"/proc/{process.pid}/fd/1").readlink()  # a fork has no command of its own
-            if not (set(NO_WORKERS) & set(process.cmdline()) or log.name.startswith("store")):
+            if not (set(NO_WORKERS) & set(process.cmdline()) or log.name.startswith(NO_LOGS)):
                 found.append(process)
         except (psutil.NoSuchProcess, FileNotFoundError):
             continue
@@ -182,6 +184,12 @@ def _is_spare(process):
     return logs[0] == logs[1]
 
 
+def skip_if_missing(backend, cluster=CLUSTER):
+    """Skip a test, aloud, of a backend that needs something which this machine does not have."""
+    if problems := backend.problems(cluster):
+        pytest.skip("; ".join(problems))
+
+
 class World:
     """Drives one backend; ``reports`` holds everything it has said."""
 
@@ -193,6 +201,7 @@ class World:
         self._ids = count(1)
         self._jobs = {}
         self._slots = {}
+        skip_if_missing(backend, cluster)
         backend.open(cluster, launcher)
 
     def job_dir(self, job_id="job"):

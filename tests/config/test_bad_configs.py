@@ -28,7 +28,7 @@ CASES = {
     "not one of": (["scaling=medium"], "scaling: is 'medium'; give one of strong, weak"),
     "a batch that the backend cannot choose": (
         ["scaling=adaptive", "backend=virtual_thread", "engine=live_accuracy"],
-        "scaling=adaptive, backend=virtual_thread: jobs would choose their own batch and this",
+        "scaling=adaptive, backend=virtual_thread: jobs would choose their own batch, but this",
     ),
     "a batch that nobody simulates": (
         ["scaling=adaptive", "engine=simulated"],
@@ -40,7 +40,7 @@ CASES = {
     ),
     "devices that nobody can share": (
         ["scheduler=gandiva_pack", "cluster=a100x128"],
-        "scheduler=gandiva_pack, cluster=a100x128: gandiva_pack lets jobs share devices and the",
+        "scheduler=gandiva_pack, cluster=a100x128: gandiva_pack lets jobs share devices, but the",
     ),
     "a backend whose jobs cannot share devices": (
         ["scheduler=gandiva_pack", "cluster=a100x128_shared", "backend=static"],
@@ -169,7 +169,9 @@ def test_saxenas_autoscaler_is_not_given_several_device_types(command, scheduler
     """Section II-D: its devices are alike, so no job of its can have slots of two types."""
     answer = command(f"scheduler={scheduler}", "cluster=v100_p100_k80", "profile=v100_p100_k80")
     place = f"scheduler={scheduler}, cluster=v100_p100_k80: "
-    assert_refused(answer, place, "devices of one type and the cluster has 3 (k80, p100, v100)")
+    assert_refused(
+        answer, place, "devices of a single type, but the cluster has 3 (k80, p100, v100)"
+    )
     assert_refused(answer, "choose a cluster of one device type", "scheduler=easyscale")
 
 

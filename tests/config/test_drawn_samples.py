@@ -13,7 +13,7 @@ def test_samples_must_not_come_out_of_a_random_state():
     for library in ("Python", "NumPy", "torch"):
         place = f"workload.pool.{library}: samples() draws from the random state of {library};"
         assert str(problems[library]).startswith(place)
-    assert "gives another sample when asked for the same again" in problems["own"]
+    assert "returns different values for the same id" in problems["own"]
     assert all("from the seed, the epoch and the id" in text for text in problems.values())
 
 
@@ -21,4 +21,4 @@ def test_where_they_may_come_out_of_the_process_s_states_the_workload_s_own_are_
     target = "tests.config.drawn_samples.Drawn"
     pool = {source: WorkloadSpec(source, target, {"source": source}) for source in SOURCES}
     (problem,) = workload_problems(pool, drawn=True)
-    assert str(problem).startswith("workload.pool.own: samples() gives another sample")
+    assert str(problem).startswith("workload.pool.own: samples() returns different values")

@@ -264,12 +264,12 @@ def test_files_ask_nothing_of_their_readers_machine(text, stranger, command, mon
         ("study", {"description": "theirs", "base": [*SMALL, f"name='{text}'"]}),
     ):
         answer = command("--cfg", "job", f"{group}={stranger.file(content)}")
-        assert_refused(answer, "asks the machine of the reader", "give it on the command line")
+        assert_refused(answer, "reads from the machine of the user", "give it on the command line")
         assert "hunter2" not in answer.err
     below = stranger.file({"name": "below", "provenance": {"source": text}}, "below.yaml")
     extending = stranger.file({"defaults": ["below", "_self_"]}, "extending.yaml")
     answer = command(*SMALL, f"profile={extending}")
-    assert_refused(answer, below, "asks the machine of the reader")
+    assert_refused(answer, below, "reads from the machine of the user")
 
 
 def test_files_may_refer_to_keys_and_to_shipped_options_of_their_group(stranger, command):

@@ -100,7 +100,9 @@ def test_evidence_of_later_steps_does_not_hide_where_losses_part(tmp_path):
     assert (found.step, found.stage) == (2, Stage.REDUCED), "in one step evidence says more"
 
 
-@pytest.mark.parametrize(("step", "fact"), [(1, "what the jobs started from"), (2, "no evidence")])
+@pytest.mark.parametrize(
+    ("step", "fact"), [(1, "the initial states of the jobs"), (2, "no evidence")]
+)
 def test_parameters_are_not_blamed_on_the_start_in_a_later_step(tmp_path, step, fact):
     jobs = [write_job(tmp_path / name) for name in "ab"]
     for value, folder in enumerate(jobs):

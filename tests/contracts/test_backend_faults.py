@@ -19,10 +19,12 @@ from harness.contracts.backend_reports import ReportKind
 from harness.contracts.change import ChangeKind
 from tests.backends.world import (
     REDOES_STEPS,
+    configured,
     consumed_by_epoch,
     consumed_ids,
     descendants,
     options,
+    skip_if_missing,
     warmths,
     workers,
 )
@@ -118,15 +120,24 @@ def test_a_stranger_without_the_token_is_refused(world):
     ]
     assert [address.ip for address in listening] == ["127.0.0.1"]
     for lines in (
-        {"kind": "greeting", "job_id": "job", "generation": 1, "rank": 0, "token": "0" * 64},
-        {"kind": "greeting", "job_id": "nobody", "generation": 1, "rank": 0},
+        {"kind": "rank_greeting", "job_id": "job", "version": 1, "token": "0" * 64},
+        {"kind": "rank_greeting", "job_id": "nobody", "generation": 1, "rank": 0},
         {"kind": "failed", "job_id": "job", "reason": "", "collective": False},
+        {"kind": "store_greeting", "job_id": "job", "token": "", "version": 2, "more": [{}]},
     ):
         with socket.create_connection(listening[0], 5) as stranger:
             stranger.sendall(json.dumps(lines).encode() + b"\n")
             until_answered(world, stranger)
             assert stranger.recv(1) == b""
-    for noise in (b"x" * 100_000, b"[]\n", b"\xff\xfe\n"):
+    for noise in (
+        b"x" * 100_000,
+        b"[]\n",
+        b"\xff\xfe\n",
+        b"\n",
+        b"{" * 4000 + b"\n",
+        b'{"job_id":"job","token":' + b"9" * 4000 + b"}\n",
+        b'{"job_id":"\\ud800","token":""}\n',
+    ):
         with socket.create_connection(listening[0], 5) as stranger:
             stranger.sendall(noise)
             until_answered(world, stranger)
@@ -186,6 +197,7 @@ def _when(name, start):
     ],
 )
 def test_sigkill_of_the_driver_leaves_no_process(name, start, tmp_path):
+    skip_if_missing(configured("backend", name))
     marker = f"{tmp_path.name}-{os.getpid()}-{time.monotonic_ns()}"
     driver = subprocess.Popen(
         [sys.executable, "-m", "tests.backends.drive_forever", name, start, str(tmp_path)],

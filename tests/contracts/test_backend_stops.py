@@ -19,6 +19,7 @@ from tests.backends.world import (
     configured,
     descendants,
     options,
+    skip_if_missing,
     waiting_spares,
     warm_backends,
     warmths,
@@ -156,6 +157,7 @@ def test_a_worker_that_keeps_its_interpreter_busy_is_not_killed(world):
     ],
 )
 def test_a_driver_that_was_stopped_kills_nobody(name, tmp_path):
+    skip_if_missing(configured("backend", name))
     start = "preimported" if "preimported" in warmths(name) else "cold"
     words = ["-m", "tests.backends.drive_forever", name, start, str(tmp_path), str(HANG_S)]
     driver = subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE, text=True, cwd=ROOT)

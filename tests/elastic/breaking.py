@@ -11,9 +11,9 @@ import math
 import os
 import signal
 import threading
-from dataclasses import replace
 
 import torch
+from msgspec.structs import replace
 
 from systems.elastic.leader import coordinator
 from systems.elastic.transfer.channel import PeerLost, TransferError

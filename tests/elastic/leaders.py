@@ -1,15 +1,19 @@
 """A leader with its workers, and what it was asked for and said, for tests by hand."""
 
-from systems.elastic.leader.coordinator import Coordinator
-from systems.elastic.wire.recovery_plan import Membership
+from msgspec.structs import replace
 
-STATUS = {"members": (), "highest": 1, "change_id": None, "announced": 0, "prepared": False}
+from systems.elastic.leader.coordinator import Coordinator
+from systems.elastic.wire.messages import Adjust, MemberStatus
+from systems.elastic.wire.recovery_plan import Membership
+from systems.runtime.wire.protocol import kind_of
+
+STATUS = MemberStatus(highest=1)
 
 
 def leader(*members, transfer="background", recovery="exact", **options):
     found = Coordinator(Membership(members, 12), 1, transfer=transfer, recovery=recovery, **options)
     for worker in members:
-        assert found.registered(worker, {**STATUS, "members": members}) == []
+        assert found.registered(worker, replace(STATUS, members=members)) == []
     return found
 
 
@@ -21,17 +25,12 @@ def come(lead, *joiners):
 
 
 def adjust(members, joiners, change_id=7, global_batch=12):
-    return {
-        "change_id": change_id,
-        "attempt": 1,
-        "members": list(members),
-        "joiners": list(joiners),
-        "global_batch": global_batch,
-    }
+    target = Membership(tuple(members), global_batch)
+    return Adjust(change_id=change_id, attempt=1, membership=target, joiners=tuple(joiners))
 
 
 def kinds(actions):
-    return [(getattr(a, "worker", "driver"), a.message["kind"]) for a in actions]
+    return [(getattr(a, "worker", "driver"), kind_of(a.message)) for a in actions]
 
 
 def halts(*workers):

@@ -14,8 +14,31 @@ from systems.backends.stop_free import StopFree
 from systems.elastic.driver.job import ElasticJob
 from systems.elastic.driver.launch import STORE
 from systems.elastic.leader.actions import Tell
+from systems.elastic.wire.messages import (
+    Adjust,
+    Deposed,
+    Leads,
+    LeadsNot,
+    MemberGreeting,
+    Recovered,
+    RecoveryFailed,
+    Suspect,
+    Switched,
+    WhoLeads,
+    Withdraw,
+    WorkersLost,
+)
 from systems.elastic.worker.resend_buffer import ResendBuffer
-from systems.runtime.wire.control import BEAT
+from systems.runtime.wire.messages import (
+    BeatRequest,
+    FirstStep,
+    Left,
+    MayExit,
+    Progress,
+    StoreGreeting,
+    StoreOrder,
+    StoreReady,
+)
 from tests.elastic.model_peer import CHECKPOINT_EVERY, Peer
 from tests.elastic.model_workers import Model
 from tests.replay.worlds import job
@@ -24,6 +47,16 @@ GREETS, VANISHED = "it has connected", "its connection has ended"
 
 NOBODY_HANGS = {"hang_timeout_s": 1e4, "recovery_timeout_s": 3e4, "collective_timeout_s": 3e4}
 """A model's workers answer no beats: their threads that would are not in it."""
+
+
+ORDER = StoreOrder(address="h")
+"""An order of any process: the model looks at none of its fields."""
+
+
+def progress(peer):
+    """The job's progress as a worker tells it; one without the state has made no step."""
+    step = max(0, peer.step)
+    return Progress(step, 12 * step, 0.1, 0.0)
 
 
 class Nowhere:
@@ -47,7 +80,6 @@ class Driver:
         self.says = {}
         """What was said to each and has not come yet."""
         self.server = self
-        given = SimpleNamespace(message=lambda: {"kind": "order"})
         processes = SimpleNamespace(
             order=SimpleNamespace(
                 job_id="a", target_step=10**6, job_dir=Nowhere(), step_floor_s={}
@@ -64,8 +96,8 @@ class Driver:
             name_of=str,
             worker_spec=lambda worker, slot: worker,
             store_spec=lambda number, slots: STORE,
-            store_order=lambda slots: {"kind": "order"},
-            worker_order=lambda worker, slot, standing: given,
+            store_order=lambda slots: ORDER,
+            worker_order=lambda worker, slot, standing: ORDER,
         )
         self.job = ElasticJob(processes, 0)
         self.spec = job("a")
@@ -74,7 +106,7 @@ class Driver:
         """Three workers are started, and have made no step yet; their names."""
         self.num_changes = 0
         self.ask(slots, ChangeKind.START)
-        self.hears[STORE].append({"kind": "store", "address": "h", "port": 1})
+        self.hears[STORE].append(StoreReady(address="h", port=1))
         for name in (STORE, STORE, *self.work.members):
             self.hear(name)
         return self.work.members
@@ -124,14 +156,16 @@ class Driver:
 
     def launch(self, name):
         self.names.append(name)
-        greeting = {"worker": name}
+        greeting = MemberGreeting(job_id="a", token="", worker=name, pid=1)
+        if name == STORE:
+            greeting = StoreGreeting(job_id="a", token="", pid=1)
         self.connections[name] = SimpleNamespace(greeting=greeting, name=name, heard_at=0.0)
         self.hears[name], self.says[name] = [], []
         self.model.launched(name)
         return len(self.names) - 1
 
     def send(self, connection, message):
-        if message != BEAT:
+        if not isinstance(message, BeatRequest):
             self.says[connection.name].append(message)
 
     def kill(self, handle):
@@ -174,7 +208,8 @@ class DrivenModel(Model):
         self.losses_told = {name: ResendBuffer() for name in members}
         super().__init__(members, generation=self.driver.work._generation, **options)
         self.tell_that_it_leads()
-        self.tell_driver(self.peers[members[0]], {"kind": "first_step", "phases_s": {}})
+        first = self.peers[members[0]]
+        self.tell_driver(first, FirstStep(progress=progress(first), started=0.0, phases_s={}))
         while self.driver.hear_one(0) or self.hear_one(0):
             pass
 
@@ -217,37 +252,39 @@ class DrivenModel(Model):
     # What workers tell the driver.
 
     def tell_driver(self, peer, message):
-        standing = {"step": peer.step, "samples": 12 * peer.step, "step_s": 0.1, "ended": 0.0}
         if peer in self.alive():
-            self.driver.hears[peer.name].append({"worker": peer.name, **standing, **message})
+            self.driver.hears[peer.name].append(message)
 
     def act(self, actions):
         for action in actions:
             if isinstance(action, Tell):
                 super().act([action])
                 continue
-            if action.message["kind"] == "recovery_failed":
+            if isinstance(action.message, RecoveryFailed):
                 assert not super().can_go_on(self.alive())
                 self.cannot_go_on = True
             self.tell_driver(self.peers[self.leader], action.message)
 
     def committed(self, peer):
-        group = {"generation": peer.generation, "members": list(peer.membership.members)}
-        told = {**group, "phases_s": {}}
+        told = {
+            "progress": progress(peer),
+            "generation": peer.generation,
+            "members": peer.membership.members,
+            "phases_s": {},
+        }
         has_recovered = peer.name in self.recovered
         self.recovered.discard(peer.name)
         if has_recovered and peer.name == peer.membership.members[0]:
-            told = {"kind": "recovered", **told, "lost": [], "change_id": peer.made}
-            self.tell_driver(peer, told)
+            self.tell_driver(peer, Recovered(**told, lost=(), change_id=peer.made))
         if peer.name in self.arrived:
             change_id = self.arrived.pop(peer.name)
-            told = {"kind": "switched", **group, "phases_s": {}, "change_id": change_id}
-            self.tell_driver(peer, {**told, "started": 0.0, "stopping_time_s": 0.0})
+            made = Switched(**told, change_id=change_id, started=0.0, stopping_time_s=0.0)
+            self.tell_driver(peer, made)
 
     def says_that_it_left(self, peer):
         if peer.name not in self.parted:
             self.parted.add(peer.name)
-            self.tell_driver(peer, {"kind": "left", "finished": False, "overruns": 0, "ended": 0.0})
+            self.tell_driver(peer, Left(progress=progress(peer), finished=False, overruns=0))
 
     # What they hear of it.
 
@@ -260,26 +297,26 @@ class DrivenModel(Model):
         peer = self.peers.get(name)
         if peer is None or peer not in self.alive():
             return True
-        match message["kind"]:
-            case "order":
+        match message:
+            case StoreOrder():
                 self.ordered.add(name)
                 if peer.membership is None:
                     self.say(peer, "prepared")
-            case "adjust" | "withdraw" if name != self.leader:
-                self.tell_driver(peer, {"kind": "leads_not"})
-            case "adjust" | "withdraw" if message["term"] != self.num_elections:
+            case Adjust() | Withdraw() if name != self.leader:
+                self.tell_driver(peer, LeadsNot())
+            case Adjust() | Withdraw() if message.term != self.num_elections:
                 pass
-            case "adjust":
+            case Adjust():
                 self.ask_leader(peer, ("adjust", message))
-            case "withdraw":
-                self.ask_leader(peer, ("withdraw", message["change_id"], message["attempt"]))
-            case "lost":
-                self.losses_told[name].lost(message["workers"])
+            case Withdraw():
+                self.ask_leader(peer, ("withdraw", message.change_id, message.attempt))
+            case WorkersLost():
+                self.losses_told[name].lost(message.workers)
                 if peer.follows:
                     self.lines.setdefault(name, []).append(self.losses(peer))
-            case "who_leads" if name == self.leader:
+            case WhoLeads() if name == self.leader:
                 self.tell_that_it_leads()
-            case "exit":
+            case MayExit():
                 self.exits.add(name)
         return True
 
@@ -291,7 +328,7 @@ class DrivenModel(Model):
 
     def losses(self, peer):
         told = self.losses_told[peer.name].lost([])
-        return "lost", told["workers"], told["parted"]
+        return "lost", told.workers, told.parted
 
     # What they do otherwise than in a model without a driver.
 
@@ -314,12 +351,12 @@ class DrivenModel(Model):
         super().elect(peer)
         self.departing.clear()
         if had_halted:
-            self.tell_driver(before, {"kind": "deposed"})
+            self.tell_driver(before, Deposed())
         self.tell_that_it_leads()
 
     def tell_that_it_leads(self):
         leader = self.peers[self.leader]
-        self.tell_driver(leader, {"kind": "leader", "term": self.num_elections})
+        self.tell_driver(leader, Leads(term=self.num_elections))
 
     def speak_one(self, index):
         busy = [name for name, line in self.lines.items() if line]
@@ -328,7 +365,7 @@ class DrivenModel(Model):
             del self.lines[name]
             if name not in self.departing:
                 leader = self.peers[self.leader]
-                self.tell_driver(leader, {"kind": "suspect", "worker": name, "silent_s": 0.0})
+                self.tell_driver(leader, Suspect(worker=name, silent_s=0.0))
                 self.act(self.lead.lost([name]))
             return True
         if name and self.lines[name][0] == ("left",):
@@ -350,7 +387,7 @@ class DrivenModel(Model):
 
     def switch(self, peer, generation, step):
         if peer.generation < generation and not peer.halted:
-            self.arrived[peer.name] = peer.topology[generation]["change_id"]
+            self.arrived[peer.name] = peer.topology[generation].change_id
         super().switch(peer, generation, step)
 
     def stand(self, peer, *, has_recovered=False):

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from systems.elastic.wire.messages import MemberStatus
 from systems.elastic.wire.recovery_plan import Halted, Membership
 
 CHECKPOINT_EVERY = 3
@@ -54,22 +55,20 @@ class Peer:
     @property
     def status(self):
         """With what it greets a leader."""
-        return {
-            "members": self.standing[1].members if self.standing else (),
-            "highest": max([self.generation, self.halted, 1, *self.topology]),
-            "change_id": self.entered_by,
-            "announced": self.announced,
-            "prepared": "prepared" in self.facts,
-            "address": "h",
-            "port": 1,
-        }
+        return MemberStatus(
+            members=self.standing[1].members if self.standing else (),
+            highest=max([self.generation, self.halted, 1, *self.topology]),
+            change_id=self.entered_by,
+            announced=self.announced,
+            receiver=("h", 1) if "prepared" in self.facts else None,
+        )
 
-    def take_state(self, message, source):
+    def take_state(self, plan, source):
         """At the step that all go on from after a recovery, with the state that it wants."""
-        step = message["step"]
-        if message["from_checkpoint"]:
+        step = plan.step
+        if plan.from_checkpoint:
             step -= step % CHECKPOINT_EVERY
-        elif self.name in message["behind"]:
+        elif self.name in plan.behind:
             assert source.step >= step
         else:
             assert self.step == step
@@ -82,8 +81,8 @@ class Peer:
         return Halted(
             self.generation, self.step, "h", 1, "",
             self.membership or Membership((), 12),
-            topology["change_id"] if topology else self.made,
-            tuple(name for each in ahead for name in each["joiners"]),
+            topology.change_id if topology else self.made,
+            tuple(name for each in ahead for name in each.joiners),
         )  # fmt: skip
 
     @property

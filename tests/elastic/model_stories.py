@@ -71,8 +71,9 @@ class Story:
         """Also after the switch that follows the next step, if one does."""
         model = self.model
         ahead = [peer.topology.get(peer.announced) for peer in model.training()[:1]]
-        switch = next(filter(None, ahead), {"members": [peer.name for peer in others]})
-        return model.can_go_on(others) and any(o.name in switch["members"] for o in others)
+        switch = next(filter(None, ahead), None)
+        members = [o.name for o in others] if switch is None else switch.membership.members
+        return model.can_go_on(others) and any(o.name in members for o in others)
 
     def do_kill_leader(self):
         self.do_kill(led=True)

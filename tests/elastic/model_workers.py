@@ -6,6 +6,17 @@ Each of the model's workers knows what a real one does, and messages take their 
 from systems.elastic.leader.actions import Tell
 from systems.elastic.leader.coordinator import Coordinator
 from systems.elastic.leader.paused_workers import Stop
+from systems.elastic.wire.messages import (
+    Adjust,
+    AdjustFailed,
+    Announce,
+    Cancel,
+    Dismissed,
+    Halt,
+    Pause,
+    Resume,
+    Topology,
+)
 from systems.elastic.wire.recovery_plan import Membership
 from tests.elastic.model_peer import Peer
 
@@ -47,8 +58,8 @@ class Model:
                     peer.inbox.append(action.message)
                 continue
             self.answers.append(action.message)
-            if action.message["kind"] == "adjust_failed":
-                self.dismiss(self.joiners[action.message["change_id"]])
+            if isinstance(action.message, AdjustFailed):
+                self.dismiss(self.joiners[action.message.change_id])
 
     def dismiss(self, joiners):
         """The driver kills them, and says that they are lost."""
@@ -63,9 +74,9 @@ class Model:
     def wanted(self):
         """Whether the driver waits for a change that it has asked for: until it has failed, or
         every member that lives works in the generation that it led to, or one after that."""
-        if self.request is None or self.request["change_id"] in self.answered("adjust_failed"):
+        if self.request is None or self.request.change_id in self.answered(AdjustFailed):
             return False
-        generation, members = self.switches.get(self.request["change_id"], (None, ()))
+        generation, members = self.switches.get(self.request.change_id, (None, ()))
         new = [self.peers[name] for name in members if name not in self.dead]
         return not new or not all(p.generation >= generation and not p.halted for p in new)
 
@@ -76,7 +87,7 @@ class Model:
 
     def answered(self, kind):
         """The changes that the driver was told this about."""
-        return {a["change_id"] for a in self.answers if a["kind"] == kind}
+        return {a.change_id for a in self.answers if isinstance(a, kind)}
 
     def alive(self):
         return [p for p in self.peers.values() if p.name not in self.dead and not p.gone]
@@ -86,8 +97,12 @@ class Model:
         for name in joiners:
             self.peers[name] = Peer(name)
             self.say(self.peers[name], "prepared")
-        request = {"members": list(members), "joiners": joiners, "global_batch": 12}
-        self.request = {"change_id": self.next_change, "attempt": 1, **request}
+        self.request = Adjust(
+            change_id=self.next_change,
+            attempt=1,
+            membership=Membership(tuple(members), 12),
+            joiners=tuple(joiners),
+        )
         self.joiners[self.next_change] = joiners
         self.tell_leader("adjust", self.request)
         self.next_change += 1
@@ -215,18 +230,18 @@ class Model:
         generation = 0
         while peer.stopped_for and peer.directives:
             message = peer.directives.pop(0)
-            if message["kind"] == "cancel" and peer.stopped_for == message["change_id"] + 1:
+            if isinstance(message, Cancel) and peer.stopped_for == message.change_id + 1:
                 self.say_that_it_stopped(peer, goes_on=True)
                 peer.stopped_for = 0
-            elif message["kind"] == "announce" and message["generation"] > peer.generation:
-                generation = message["generation"]
+            elif isinstance(message, Announce) and message.generation > peer.generation:
+                generation = message.generation
                 break
         if not generation:
             return
         topology = peer.topology[generation]
         self.switch(peer, generation, peer.step)
-        donors = list(topology["donors"])
-        for index, name in enumerate(topology["joiners"]):
+        donors = list(topology.donors)
+        for index, name in enumerate(topology.joiners):
             joiner = self.peers[name]
             is_there = joiner in self.alive() and generation in joiner.topology
             if donors[index % len(donors)] == peer.name and is_there and not joiner.halted:
@@ -238,13 +253,13 @@ class Model:
         if peer.generation >= generation:
             return
         topology = peer.topology[generation]
-        peer.made = topology["change_id"]
+        peer.made = topology.change_id
         self.made.add(peer.made)
-        self.switches[topology["change_id"]] = generation, topology["members"]
+        self.switches[topology.change_id] = generation, topology.membership.members
         peer.generation, peer.step = generation, step
-        peer.membership = Membership(tuple(topology["members"]), 12)
+        peer.membership = topology.membership
         peer.starts()
-        if peer.name in topology["members"]:
+        if peer.name in topology.membership.members:
             self.stand(peer)
 
     def stand(self, peer, *, has_recovered=False):
@@ -291,55 +306,60 @@ class Model:
             self.stop(peer)
             return True
         message = peer.inbox.pop(0)
-        kind = message["kind"]
-        if kind == "topology":
-            peer.topology[message["generation"]] = message
-            self.say(peer, "built", message["generation"])
-            if peer.name in message["joiners"]:
-                self.say(peer, "caught_up", message["generation"])
-        elif kind == "announce":
-            peer.announced = message["generation"]
-            peer.directives.append(message)
-            self.go_on(peer)
-        elif kind == "pause":
-            peer.pause = message["change_id"] + 1
-        elif kind == "cancel":
-            if peer.pause == message["change_id"] + 1:
-                peer.pause = 0
-            peer.topology.pop(message["generation"], None)
-            if peer.announced == message["generation"]:
-                peer.announced = 0
-            peer.directives.append(message)
-            self.go_on(peer)
-        elif kind == "dismissed":
-            self.leave(peer)
-        elif kind == "halt":
-            peer.halted = message["generation"]
-            peer.starts()
-            if peer.halted > peer.tried:  # else it waits for another
-                peer.tried = peer.halted
-                self.say(peer, "halted", peer.halted, peer.report())
-        elif kind == "resume" and peer.halted == message["generation"]:
-            if peer.name not in message["members"] and peer.step < 0:
+        match message:
+            case Topology():
+                peer.topology[message.generation] = message
+                self.say(peer, "built", message.generation)
+                if peer.name in message.joiners:
+                    self.say(peer, "caught_up", message.generation)
+            case Announce():
+                peer.announced = message.generation
+                peer.directives.append(message)
+                self.go_on(peer)
+            case Pause():
+                peer.pause = message.change_id + 1
+            case Cancel():
+                if peer.pause == message.change_id + 1:
+                    peer.pause = 0
+                peer.topology.pop(message.generation, None)
+                if peer.announced == message.generation:
+                    peer.announced = 0
+                peer.directives.append(message)
+                self.go_on(peer)
+            case Dismissed():
                 self.leave(peer)
-                return True
-            if peer.name not in message["members"]:
-                peer.halted = 0
-                peer.parted = message["generation"], message["members"]
-                self.let_go()
-                return True
-            if peer.name in message["behind"] and message["source"] in self.dead:
-                return True  # it keeps its own state, and waits for another recovery
-            peer.halted = 0
-            peer.directives.clear()
-            peer.take_state(message, self.peers[message["source"]])
-            peer.generation = message["generation"]
-            peer.membership = Membership(tuple(message["members"]), 12)
-            if message["change_id"] is not None:
-                peer.made = message["change_id"]
-            self.stand(peer, has_recovered=True)
-            self.let_go()
+            case Halt():
+                peer.halted = message.generation
+                peer.starts()
+                if peer.halted > peer.tried:  # else it waits for another
+                    peer.tried = peer.halted
+                    self.say(peer, "halted", peer.halted, peer.report())
+            case Resume() if peer.halted == message.generation:
+                self.resume(peer, message.generation, message.plan)
         return True
+
+    def resume(self, peer, generation, plan):
+        """It hears how all go on after a recovery."""
+        members = plan.membership.members
+        if peer.name not in members and peer.step < 0:
+            self.leave(peer)
+            return
+        if peer.name not in members:
+            peer.halted = 0
+            peer.parted = generation, members
+            self.let_go()
+            return
+        if peer.name in plan.behind and plan.source in self.dead:
+            return  # it keeps its own state, and waits for another recovery
+        peer.halted = 0
+        peer.directives.clear()
+        peer.take_state(plan, self.peers[plan.source])
+        peer.generation = generation
+        peer.membership = plan.membership
+        if plan.change_id is not None:
+            peer.made = plan.change_id
+        self.stand(peer, has_recovered=True)
+        self.let_go()
 
     def speak_one(self, index):
         busy = [name for name, line in self.lines.items() if line]

@@ -20,7 +20,8 @@ from systems.backends.stop_free import StopFree
 from systems.launchers.local import PREIMPORT, Local
 from systems.runtime.wire.control import ControlError
 from systems.runtime.wire.step_log import read_lines
-from systems.script.__main__ import main
+from systems.script.__main__ import REQUESTS, main
+from systems.script.messages import Status
 from systems.script.request_channel import FILE, RequestServer, ask
 from systems.script.user_job import UserJob
 from tests.backends.world import descendants
@@ -30,6 +31,7 @@ ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "docs" / "examples"
 MANY_EPOCHS = "300"
 TIMEOUT_S = 30.0
+ACTIONS = {command.replace("-", "_"): request for command, request in REQUESTS.items()}
 CLUSTER = uniform_cluster(name="four", num_hosts=1, devices_per_host=4, device_type="cpu")
 
 LINEAR = """
@@ -100,11 +102,11 @@ class Running:
     def until_step(self, step):
         self.until(lambda: self.job.step >= step)
 
-    def do(self, **request):
+    def do(self, action, **fields):
         answers = []
-        self.job.request(request, answers.append)
+        self.job.request(ACTIONS[action](**fields), answers.append)
         self.until(lambda: answers)
-        return answers[0]
+        return json.loads(json.dumps(answers[0].fields()))  # as ``python -m systems.script`` has it
 
     def until_end(self):
         end = time.monotonic() + TIMEOUT_S
@@ -391,4 +393,4 @@ def test_wrong_command_lines(tmp_path, capsys):
         main(["--help"])
     assert end.value.code == 0
     with pytest.raises(ControlError):
-        ask(tmp_path, {"action": "status"}, 1.0)
+        ask(tmp_path, Status(), 1.0)

@@ -8,6 +8,7 @@ from harness.contracts.backend_reports import ReportKind
 from harness.contracts.change import ChangeKind
 from harness.engines.live.consumed_samples import count_samples
 from systems.launchers.local import LauncherError
+from systems.script.messages import ScaleOut
 from tests.elastic.test_api import LINEAR, TIMEOUT_S, Running, launcher, run
 
 __all__ = ["launcher", "run"]
@@ -45,12 +46,12 @@ def test_a_worker_that_dies_while_it_joins_is_answered(run, linear):
     job = run(linear, workers=2)
     job.until_step(10)
     old, answers = set(job.folder.glob("w*.log")), []
-    job.job.request({"action": "scale_out", "to": 3}, answers.append)
+    job.job.request(ScaleOut(to=3), answers.append)
     job.until(lambda: set(job.folder.glob("w*.log")) > old)
     (joiner,) = set(job.folder.glob("w*.log")) - old
     job.kill(joiner.stem)
     job.until(lambda: answers)
-    assert answers[0]["status"] in ("failed", "done")  # it may have joined before
+    assert answers[0].status in ("failed", "done")  # it may have joined before
     job.until_step(job.job.step + 20)
     job.do(action="finish")
     assert job.until_end().kind is ReportKind.FINISHED

@@ -3,14 +3,17 @@
 import time
 
 import pytest
+from msgspec.structs import replace
 
 from harness.contracts.change import ChangeKind
 from harness.engines.live.coordination import coordination_facts, read_notes, training_period
 from harness.engines.live.observations import read_steps
 from harness.metrics.compute import compute
 from harness.results.records import RunRecords
-from systems.elastic.wire.coordination_log import KEPT, SENT, CoordinationLog, stamped
-from systems.runtime.wire.control import encode
+from systems.elastic.wire.coordination_log import KEPT, CoordinationLog, stamped
+from systems.elastic.wire.messages import LeaderBeat
+from systems.runtime.wire.messages import SetTarget
+from systems.runtime.wire.protocol import encode
 from tests.elastic.histories import STEP_S, stop_free
 
 TOLD = {"num_messages": 2, "num_bytes": 80, "timed": []}
@@ -42,7 +45,7 @@ def test_a_real_job_notes_its_messages_and_its_one_leader(launcher, tmp_path):
     assert 0 < facts["message_latency_median_us"] <= facts["message_latency_p95_us"]
     assert 0 < facts["message_latency_mean_us"] < 1e6 * took_s
     found = compute(RunRecords(facts={**facts, "steps_executed": float(end.step)}))
-    beat = len(encode(stamped({"kind": "beat"})))
+    beat = len(encode(stamped(LeaderBeat())))
     assert beat - 8 < found["message_size_mean_bytes"] < 10 * beat
     assert found["messages_per_step"] == facts["messages"] / end.step
 
@@ -64,10 +67,10 @@ def test_a_job_that_is_resumed_elects_anew(launcher, tmp_path):
 
 def test_a_message_is_noted_with_its_size_and_the_time_it_took(tmp_path):
     log = CoordinationLog()
-    message = stamped({"kind": "beat"})
-    assert message[SENT] <= time.monotonic()
-    log.note({**message, SENT: message[SENT] - 0.25})
-    log.note({"kind": "hold", "target_step": 3})  # the driver's
+    message = stamped(LeaderBeat())
+    assert message.sent <= time.monotonic()
+    log.note(replace(message, sent=message.sent - 0.25))
+    log.note(SetTarget(target_step=3))  # the driver's
     ((_, latency_us),) = log._timed
     assert 250_000 <= latency_us < 1_250_000
     assert (log._num_messages, log._num_bytes) == (1, pytest.approx(len(encode(message)), abs=4))

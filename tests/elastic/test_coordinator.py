@@ -1,9 +1,11 @@
 """The leader's decisions, by hand; ``test_coordinator_model`` has them under random faults."""
 
 import pytest
+from msgspec.structs import replace
 
 from systems.elastic.leader.actions import Answer
 from systems.elastic.leader.coordinator import Coordinator
+from systems.elastic.wire.messages import AdjustFailed, AdjustRetry
 from systems.elastic.wire.recovery_plan import Halted, Membership, plan_resume
 from tests.elastic.leaders import STATUS, adjust, come, halts, kinds, leader
 
@@ -25,8 +27,8 @@ def test_scale_out_by_hand():
     assert lead.registered("c", STATUS) == []
     sent = lead.prepared("c", "127.0.0.1", 5)
     assert kinds(sent) == [("a", "topology"), ("b", "topology"), ("c", "topology")]
-    assert sent[0].message["donors"] == {"a": [("127.0.0.1", 5)]}
-    assert sent[0].message["generation"] == 2
+    assert sent[0].message.donors == {"a": (("127.0.0.1", 5),)}
+    assert sent[0].message.generation == 2
     for worker in "abc":
         assert lead.built(worker, 2) == []
     assert kinds(lead.caught_up("c", 2)) == [("a", "announce")]
@@ -49,14 +51,14 @@ def test_all_workers_replaced_get_their_state_from_those_that_leave():
     for worker, port in (("c", 1), ("d", 2)):
         lead.registered(worker, STATUS)
         sent = lead.prepared(worker, "h", port)
-    assert sent[0].message["donors"] == {"a": [("h", 1)], "b": [("h", 2)]}
+    assert sent[0].message.donors == {"a": (("h", 1),), "b": (("h", 2),)}
 
 
 def test_one_adjustment_at_a_time():
     lead = leader("a", "b")
     lead.adjust(adjust("abc", "c"))
     assert lead.adjust(adjust("abc", "c")) == []  # the driver asks a new leader again
-    retry = Answer({"kind": "retry", "change_id": 8, "attempt": 1})
+    retry = Answer(AdjustRetry(change_id=8, attempt=1))
     assert lead.adjust(adjust("a", "", 8)) == [retry]
 
 
@@ -89,11 +91,11 @@ def test_an_adjustment_with_a_dead_or_unknown_worker_is_refused():
     lead = leader("a", "b", recovery="none")
     lead.lost(["c"])
     (answer,) = lead.adjust(adjust("abc", "c"))
-    assert (answer.message["kind"], answer.message["reason"]) == ("adjust_failed", "c died")
-    (answer,) = lead.adjust({**adjust("abc", "c"), "attempt": 2})
-    assert (answer.message["kind"], answer.message["attempt"]) == ("adjust_failed", 2)
+    assert answer.message == AdjustFailed(change_id=7, attempt=1, reason="c died")
+    (answer,) = lead.adjust(replace(adjust("abc", "c"), attempt=2))
+    assert answer.message == AdjustFailed(change_id=7, attempt=2, reason="c died")
     (answer,) = lead.adjust(adjust("abx", "", 8))
-    assert answer.message["reason"] == "x neither train nor join"
+    assert answer.message.reason == "x neither train nor join"
 
 
 def test_survivors_go_on_from_the_last_step_that_anybody_committed():
@@ -102,10 +104,10 @@ def test_survivors_go_on_from_the_last_step_that_anybody_committed():
     assert lead.halted("a", 2, Halted(1, 10, "h", 1)) == []
     (to_a, to_b) = lead.halted("b", 2, Halted(1, 11, "h", 2))
     assert to_a.message == to_b.message
-    assert to_a.message["step"] == 11
-    assert to_a.message["source"] == "b"
-    assert to_a.message["behind"] == {"a": ("h", 1)}
-    assert to_a.message["members"] == ["a", "b"]
+    assert to_a.message.plan.step == 11
+    assert to_a.message.plan.source == "b"
+    assert to_a.message.plan.behind == {"a": ("h", 1)}
+    assert to_a.message.plan.membership.members == ("a", "b")
 
 
 @pytest.mark.parametrize(
@@ -156,8 +158,9 @@ def test_a_change_that_has_failed_is_not_begun_again_by_a_request_that_comes_twi
     assert kinds(sent)[-1] == ("driver", "adjust_failed")
     for worker in "ab":
         lead.switched(worker, 3, Membership(("a", "b"), 12))
-    (answer,) = lead.adjust({**adjust("ab", ""), "attempt": 2})
-    assert (answer.message["kind"], answer.message["attempt"]) == ("adjust_failed", 2)
+    (answer,) = lead.adjust(replace(adjust("ab", ""), attempt=2))
+    assert isinstance(answer.message, AdjustFailed)
+    assert answer.message.attempt == 2
     assert lead.adjustment is None
 
 
@@ -181,14 +184,14 @@ def test_a_death_after_a_switch_that_a_recovery_made_halts_those_that_meet():
     lead.halted("a", 3, Halted(2, 9, "", 0, "", new, 7))
     for worker in "cd":
         sent = lead.halted(worker, 3, Halted(0, -1, "h", 1))
-    assert sent[0].message["members"] == ["c", "d"]
+    assert sent[0].message.plan.membership.members == ("c", "d")
     assert ("d", "halt") in kinds(lead.lost(["c"]))
 
 
 def test_a_death_may_have_been_that_of_a_newcomers_donor():
     lead = Coordinator(Membership(("a", "b"), 12), 6, transfer="peer", recovery="exact")
     for worker, members in (("a", ("a", "b")), ("b", ())):
-        assert lead.registered(worker, {**STATUS, "members": members, "highest": 6}) == []
+        assert lead.registered(worker, replace(STATUS, members=members, highest=6)) == []
     assert kinds(lead.lost(["c"])) == halts("a", "b")
 
 
@@ -212,7 +215,7 @@ def test_survivors_that_cannot_meet_halt_anew():
     assert kinds(lead.halted("b", 2, Halted(1, 10, "h", 2))) == [("a", "resume"), ("b", "resume")]
     again = lead.meeting_failed("b", 2, "the store has died")
     assert kinds(again) == halts("a", "b")
-    assert {action.message["generation"] for action in again} == {3}
+    assert {action.message.generation for action in again} == {3}
     lead.halted("b", 3, Halted(1, 10, "h", 2))
     lead.halted("a", 3, Halted(1, 10, "h", 1))
     assert lead.switched("a", 3, Membership(("a", "b"), 12)) == []
@@ -233,7 +236,7 @@ def test_a_member_that_cannot_enter_a_generation_others_count_on_makes_all_meet_
     lead.halted("b", 3, Halted(1, 10, "h", 2))
     actions = lead.halted("c", 3, Halted(0, -1, "h", 3))
     assert kinds(actions)[-1] == ("driver", "adjust_failed")
-    assert "could not meet the others: the donor is silent" in actions[-1].message["reason"]
+    assert "could not meet the others: the donor is silent" in actions[-1].message.reason
 
 
 def test_without_anybody_who_has_the_state_there_is_no_plan():
@@ -251,7 +254,7 @@ def test_a_change_that_takes_too_long_is_given_up_until_the_others_count_on_it()
     assert kinds(given_up) == [(worker, "cancel") for worker in "abc"] + [
         ("driver", "adjust_failed")
     ]
-    assert given_up[-1].message["reason"] == "not done within 1 s"
+    assert given_up[-1].message.reason == "not done within 1 s"
     assert kinds(lead.withdraw(7, "asked again", 1)) == [("driver", "adjust_failed")]
     lead.adjust(adjust("ab", "", change_id=8))
     for worker in "abc":

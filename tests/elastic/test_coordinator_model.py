@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from systems.elastic.wire.messages import AdjustFailed, AdjustKept, RecoveryFailed
 from tests.elastic.model_peer import CHECKPOINT_EVERY
 from tests.elastic.model_stories import WAYS, Story, tell_many
 from tests.examples import examples
@@ -22,7 +23,7 @@ def tell(drawn, way):
         committed = max(committed, *steps)
     model.settle(drawn)
     if not model.can_go_on(model.alive()):  # the driver begins anew from a checkpoint
-        assert "recovery_failed" in {answer["kind"] for answer in model.answers}
+        assert RecoveryFailed in {type(answer) for answer in model.answers}
         return
     members = [model.peers[name] for name in model.lead.members]
     assert members
@@ -35,10 +36,10 @@ def tell(drawn, way):
     assert model.lead.recovery is None
     assert model.lead.adjustment is None
     made = model.lead._changes.done | model.made
-    assert not model.answered("adjust_failed") & made
-    assert model.answered("adjust_kept") <= made | model.answered("adjust_failed")
+    assert not model.answered(AdjustFailed) & made
+    assert model.answered(AdjustKept) <= made | model.answered(AdjustFailed)
     if not model.dead and not model.num_elections:  # a promise that only they may break
-        assert model.answered("adjust_kept") <= made
+        assert model.answered(AdjustKept) <= made
 
 
 @settings(max_examples=examples(300), deadline=None)

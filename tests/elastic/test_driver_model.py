@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 from harness.contracts.backend_reports import ReportKind
 from harness.contracts.process import Exit
 from systems.elastic.driver.launch import STORE
+from systems.runtime.wire.messages import Failed, FirstStep, Progress
 from tests.elastic.model_driver import GREETS, VANISHED, DrivenModel, Driver
 from tests.elastic.model_stories import WAYS, Story, tell_many
 from tests.examples import examples
 
 SLOTS = range(5)
+FIRST = FirstStep(progress=Progress(1, 12, 0.1, 0.0), started=0.0, phases_s={})
 ANSWERS = (ReportKind.DONE, ReportKind.FAILED, ReportKind.RETRY)
 
 
@@ -93,10 +95,9 @@ def test_an_error_of_the_last_worker_is_told_whenever_another_s_death_is_heard(f
     driver = Driver(model, "background", "consistent")
     made.append(driver)
     names = driver.begin((0, 1))
-    first = {"kind": "first_step", "step": 1, "samples": 12, "phases_s": {}}
-    driver.job.heard(driver.connections[names[0]], first)
+    driver.job.heard(driver.connections[names[0]], FIRST)
     own, other = names[failing], names[1 - failing]
-    said = {"kind": "failed", "reason": "an error of its own", "collective": False}
+    said = Failed(reason="an error of its own")
     heard = {
         SAYS: (own, said),
         ENDS: (own, Exit(driver.names.index(own), 1, "exited with 1")),
@@ -124,17 +125,16 @@ def test_a_newcomer_s_own_error_ends_its_change_and_a_difference_of_all_the_job(
     driver = Driver(model, "background", "exact")
     made.append(driver)
     (old,) = driver.begin((0,))
-    first = {"kind": "first_step", "step": 1, "samples": 12, "phases_s": {}}
-    driver.job.heard(driver.connections[old], first)
+    driver.job.heard(driver.connections[old], FIRST)
     driver.ask((0, 1))
     new = driver.names[-1]
     driver.hear(new)
-    said = {"kind": "failed", "reason": "they differ", "collective": False, "is_of_all": is_of_all}
+    said = Failed(reason="they differ", is_of_all=is_of_all)
     driver.hears[new] += [said, Exit(driver.names.index(new), 1, "exited with 1")]
     driver.hear(new)
     driver.hear(new)
     assert driver.job.is_alive
-    lost = {"kind": "failed", "reason": "a broken connection", "collective": True}
+    lost = Failed(reason="a broken connection", collective=True)
     driver.hears[old] += [lost, Exit(driver.names.index(old), 1, "exited with 1")]
     driver.hear(old)
     driver.hear(old)

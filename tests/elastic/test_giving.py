@@ -1,17 +1,17 @@
 """What a giver of state learns from the updates before somebody joins."""
 
 import socket
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 import torch
+from msgspec.structs import replace
 
 from systems.elastic.transfer.listing import Listing
 from systems.elastic.transfer.training_state import TrainingState
 from systems.elastic.worker.send_state import StateSender
 from systems.runtime.reduction.ordered import BucketLayout
-from tests.elastic.test_member import TOKEN, founder
+from tests.elastic.test_leader_client import TOKEN, founder
 
 
 def giver(transfer="background"):

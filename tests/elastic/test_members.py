@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from harness.contracts.change import Change, ChangeKind
 from harness.contracts.process import Exit
@@ -13,8 +14,22 @@ from systems.elastic.driver.job_members import JobMembers
 from systems.elastic.driver.job_status import JobStatus
 from systems.elastic.driver.pending_change import Verdict
 from systems.elastic.driver.processes import Process
+from systems.elastic.wire.messages import (
+    AdjustFailed,
+    Deposed,
+    Leads,
+    LeadsNot,
+    Recovered,
+    Recovering,
+    Suspect,
+    Switched,
+)
 from systems.runtime.driver.ending import Phase
+from systems.runtime.wire.messages import Left, Progress
+from systems.runtime.wire.protocol import ControlError, kind_of
 from tests.replay.worlds import job
+
+LEFT = Left(progress=Progress(5, 60, 0.1, 0.0), finished=False, overruns=0)
 
 
 class JobServices:
@@ -25,10 +40,33 @@ class JobServices:
         self.killed = []
 
     def send(self, connection, message):
-        self.sent.append((connection, message["kind"]))
+        self.sent.append((connection, kind_of(message)))
 
     def kill(self, handle):
         self.killed.append(handle)
+
+
+def switched(change_id, *members, generation=10):
+    return Switched(
+        progress=LEFT.progress,
+        generation=generation,
+        members=members,
+        change_id=change_id,
+        started=0.0,
+        stopping_time_s=0.0,
+        phases_s={},
+    )
+
+
+def recovered(generation, *members):
+    return Recovered(
+        progress=LEFT.progress,
+        generation=generation,
+        members=members,
+        lost=(),
+        change_id=None,
+        phases_s={},
+    )
 
 
 @pytest.fixture
@@ -57,21 +95,21 @@ def work(services, tmp_path):
 def test_leaders_that_are_heard_in_the_wrong_order(work, services, how):
     """Two connections: the first of two leaders may be heard after the one that followed it."""
     first, second = (work.process_table.workers[name] for name in work.members)
-    work.on_leader(second, {"term": 1})
-    work.on_leader(first, {"term": 1})
-    first.left = {} if how == "left" else None
+    work.on_leads(second, Leads(term=1))
+    work.on_leads(first, Leads(term=1))
+    first.left = LEFT if how == "left" else None
     getattr(work, how)(first)
     assert (second.name, "who_leads") in services.sent
-    work.on_leader(second, {"term": 1})
+    work.on_leads(second, Leads(term=1))
     assert asked(work, services) == second.name
 
 
 def test_who_has_left_is_not_asked_even_if_it_was_elected_last(work, services):
     first, second = (work.process_table.workers[name] for name in work.members)
-    work.on_leader(second, {"term": 1})
-    first.left = {}
+    work.on_leads(second, Leads(term=1))
+    first.left = LEFT
     work.left(first)
-    work.on_leader(first, {"term": 1})  # its election took a moment longer than its training
+    work.on_leads(first, Leads(term=1))  # its election took a moment longer than its training
     assert asked(work, services) == second.name
 
 
@@ -90,12 +128,12 @@ def asked(work, services):
 def test_whom_a_leader_has_halted_are_awaited_as_long_as_it_leads(work, how):
     """Who follows it is told by those that it has halted, and says so in its turn."""
     first, second = (work.process_table.workers[name] for name in work.members)
-    work.on_recovering(first, {"generation": 5})
+    work.on_recovering(first, Recovering(generation=5))
     assert work.recover_by is not None
     work.recovery.deposed(second.name)
     assert work.recover_by is not None
     if how == "deposed":
-        work.on_deposed(first, {})
+        work.on_deposed(first, Deposed())
     elif how == "ended":
         work.recovery.deposed(first.name)
     else:
@@ -106,8 +144,8 @@ def test_whom_a_leader_has_halted_are_awaited_as_long_as_it_leads(work, how):
 
 def test_a_leader_that_halts_them_in_the_place_of_another_is_waited_for(work):
     first, second = (work.process_table.workers[name] for name in work.members)
-    work.on_recovering(first, {"generation": 5})
-    work.on_recovering(second, {"generation": 6})
+    work.on_recovering(first, Recovering(generation=5))
+    work.on_recovering(second, Recovering(generation=6))
     work.recovery.deposed(first.name)
     assert work.recover_by is not None
     work.recovery.deposed(second.name)
@@ -118,15 +156,15 @@ def test_of_two_that_do_not_hear_each_other_one_goes_on(work, services, tmp_path
     """The second had said the same before it could know that it was to go."""
     work.process_table.processes.order = SimpleNamespace(job_dir=tmp_path)
     first, second = (work.process_table.workers[name] for name in work.members)
-    work.on_suspect(first, {"worker": second.name, "silent_s": 2.1})
-    work.on_suspect(second, {"worker": first.name, "silent_s": 2.1})
+    work.on_suspect(first, Suspect(worker=second.name, silent_s=2.1))
+    work.on_suspect(second, Suspect(worker=first.name, silent_s=2.1))
     assert services.killed == [second.handle]
 
 
 def ask(work, services, slots=(1,)):
     """The driver asks the first worker for a change; what that was told."""
     first = work.process_table.workers[work.members[0]]
-    work.on_leader(first, {"term": 1})
+    work.on_leads(first, Leads(term=1))
     services.sent.clear()
     work.adjust(Change(2, ChangeKind.RESCALE, job("a"), (0, 1), slots, 8))
     return first
@@ -136,11 +174,11 @@ def test_an_answer_to_an_earlier_attempt_means_nothing(work, services):
     """A leader before the present one had given the change up; that one was asked again since."""
     first = ask(work, services)
     second = work.process_table.workers[work.members[1]]
-    work.on_leader(second, {"term": 1})
-    failed = {"change_id": 2, "reason": "a worker died"}
-    work.on_adjust_failed(first, {**failed, "attempt": 1})
+    work.on_leads(second, Leads(term=1))
+    failed = AdjustFailed(change_id=2, attempt=1, reason="a worker died")
+    work.on_adjust_failed(first, failed)
     assert work.adjusting.verdict is Verdict.OPEN
-    work.on_adjust_failed(second, {**failed, "attempt": 2})
+    work.on_adjust_failed(second, replace(failed, attempt=2))
     assert work.adjusting.verdict is Verdict.FAILED
 
 
@@ -148,8 +186,7 @@ def test_a_recovery_leaves_it_to_the_leader_whether_a_change_has_failed(work, se
     """It may have been asked for it again since, and be making it."""
     first = ask(work, services)
     services.sent.clear()
-    recovered = {"generation": 9, "members": list(work.members), "change_id": None}
-    work.on_recovered(first, recovered)
+    work.on_recovered(first, recovered(9, *work.members))
     work.settle()
     assert work.adjusting.verdict is Verdict.OPEN
     assert services.sent == [(first.name, "withdraw")]
@@ -158,7 +195,7 @@ def test_a_recovery_leaves_it_to_the_leader_whether_a_change_has_failed(work, se
 def test_a_worker_that_leads_no_more_is_not_asked_in_vain(work, services):
     first = ask(work, services)
     services.sent.clear()
-    work.on_leads_not(first, {})
+    work.on_leads_not(first, LeadsNot())
     assert (work.members[1], "who_leads") in services.sent
 
 
@@ -168,7 +205,7 @@ def test_a_newcomer_that_was_sent_away_ends_the_change(work, services):
     ask(work, services, slots=(0, 1, 2))
     services.sent.clear()
     joiner = work.process_table.workers[work.adjusting.joiners[0]]
-    joiner.left = {}
+    joiner.left = LEFT
     work.left(joiner)
     assert (work.members[0], "withdraw") in services.sent
 
@@ -178,15 +215,13 @@ def test_what_is_told_of_a_change_that_was_answered_is_no_other_change(work, ser
     first = ask(work, services, slots=(1, 0))
     ends = []
     work._end = lambda *why: ends.append(why)
-    standing = {"step": 5, "samples": 60, "stopping_time_s": 0.0, "phases_s": {}}
     for process in work.process_table.workers.values():
-        work.adjusting.switched[process.name] = standing
+        work.adjusting.switched[process.name] = switched(2, *work.members)
     work.settle()
     assert work.adjusting is None
-    told = {"generation": 10, "members": [first.name]}
-    work.on_switched(first, {**told, "change_id": 2})
+    work.on_switched(first, switched(2, first.name))
     assert ends == []
-    work.on_switched(first, {**told, "change_id": 3})
+    work.on_switched(first, switched(3, first.name))
     assert ends, "nobody had asked for that"
 
 
@@ -197,20 +232,32 @@ def test_a_leaver_is_killed_for_its_silence_and_not_for_the_end_of_its_line(
     """Others may be waiting for it, in a recovery."""
     leaver, leader = (work.process_table.workers[name] for name in work.members)
     ask(work, services, slots=(1,))
-    leaver.left = {"ended": 0.0}
-    work.on_suspect(leader, {"worker": leaver.name, "silent_s": silent_s})
+    leaver.left = LEFT
+    work.on_suspect(leader, Suspect(worker=leaver.name, silent_s=silent_s))
     assert (services.killed == [leaver.handle]) is is_killed
     services.sent.clear()
     leaver.end = Exit(leaver.handle, -9, "SIGKILL") if is_killed else Exit(leaver.handle, 0, "")
     work.died(leaver)
-    assert ((leader.name, "lost") in services.sent) is is_killed
+    assert ((leader.name, "workers_lost") in services.sent) is is_killed
 
 
 def test_who_accuses_a_worker_that_has_ended_is_told_so(work, services):
     """It may never have had a line to it, and have missed its end."""
     gone, leader = (work.process_table.workers[name] for name in work.members)
-    gone.left, gone.end = {"ended": 0.0}, Exit(gone.handle, 0, "")
+    gone.left, gone.end = LEFT, Exit(gone.handle, 0, "")
     services.sent.clear()
-    work.on_suspect(leader, {"worker": gone.name, "silent_s": 5.0})
-    assert services.sent == [(leader.name, "lost")]
+    work.on_suspect(leader, Suspect(worker=gone.name, silent_s=5.0))
+    assert services.sent == [(leader.name, "workers_lost")]
     assert services.killed == []
+
+
+@pytest.mark.parametrize("told", ["switched", "recovered"])
+def test_a_message_that_names_unknown_workers_makes_no_sense(work, told):
+    """The driver closes the connection of the worker that sent it, and lives on."""
+    first = work.process_table.workers[work.members[0]]
+    hear, make = {
+        "switched": (work.on_switched, switched),
+        "recovered": (work.on_recovered, recovered),
+    }[told]
+    with pytest.raises(ControlError, match="the job does not have"):
+        hear(first, make(9, first.name, "w99"))

@@ -11,6 +11,7 @@ import pytest
 
 from harness.engines.live.consumed_samples import count_samples
 from systems.runtime.wire.step_log import read_lines
+from systems.script.messages import Finish, ScaleOut, Status
 from systems.script.request_channel import ask
 from tests.elastic.stores import EtcdProcess
 from tests.patience import eventually, outcome
@@ -47,7 +48,7 @@ def running(folder, *flags, script=SCRIPT):
         assert run.stdout.readline() == f"job {folder}\n"
         assert run.stdout.readline() == "step 1: 2 workers\n"
         yield run
-        assert ask(folder, {"action": "finish"}, TIMEOUT_S)["status"] == "done"
+        assert ask(folder, Finish(), TIMEOUT_S).status == "done"
         rest, _ = outcome(run, TIMEOUT_S)
         end = json.loads(rest.splitlines()[-1])
         assert run.returncode == 0
@@ -86,13 +87,13 @@ def test_checkpoints_blocks_and_cold_newcomers(tmp_path):
     flags = ["--recovery", "consistent", "--checkpoint-every", "5", "--data-order", "blocks"]
     flags += ["--transfer", "broadcast", "--start", "cold", "--seed", "3"]
     with running(folder, *flags, script=script) as run:
-        grown = ask(folder, {"action": "scale_out", "to": 3}, TIMEOUT_S)
-        assert grown["status"] == "done"
+        grown = ask(folder, ScaleOut(to=3), TIMEOUT_S)
+        assert grown.status == "done"
         assert forking(run) is None
-        assert grown["phases_s"]["wait"] >= 0
-        eventually(lambda: steps(folder)[-1]["step"] > grown["step"] + 6)
+        assert grown.phases_s["wait"] >= 0
+        eventually(lambda: steps(folder)[-1]["step"] > grown.step + 6)
         kill(run, folder, "w1")
-        eventually(lambda: ask(folder, {"action": "status"}, TIMEOUT_S)["workers"] == 2)
+        eventually(lambda: ask(folder, Status(), TIMEOUT_S).workers == 2)
         eventually(lambda: steps(folder)[-1]["world"] == 2)
     for path in folder.glob("samples-*.jsonl"):
         assert next(read_lines(path))["order"] == "blocks"
@@ -114,9 +115,9 @@ def test_an_election_in_etcd_and_modules_imported_once(tmp_path, start):
             assert "fractions" in forking(run).cmdline()
             idle = len(forking(run).children()) - 3  # beside the store and two workers
             assert (idle > 0) == (start == "spare")
-            grown = ask(folder, {"action": "scale_out", "to": 3}, TIMEOUT_S)
-            assert grown["status"] == "done"
+            grown = ask(folder, ScaleOut(to=3), TIMEOUT_S)
+            assert grown.status == "done"
             kill(run, folder, "w1")
-            eventually(lambda: ask(folder, {"action": "status"}, TIMEOUT_S)["workers"] == 2)
+            eventually(lambda: ask(folder, Status(), TIMEOUT_S).workers == 2)
     finally:
         etcd.kill()

@@ -11,6 +11,7 @@ import torch
 from harness.contracts.backend_reports import ReportKind
 from systems.script import api
 from systems.script.errors import ScriptError
+from systems.script.messages import ScaleOut
 from tests.elastic.test_api import launcher, run
 from tests.elastic.test_scripts import FOLDER, equal, plain
 
@@ -276,7 +277,7 @@ def test_workers_that_drift_end_the_job_with_the_tensor_s_name(case, at, run, tm
     job = run(script, "slow", workers=2)
     if at == "change":
         job.until_step(5)
-        job.job.request({"action": "scale_out", "to": 3}, lambda answer: None)
+        job.job.request(ScaleOut(to=3), lambda answer: None)
     else:
         job.backend.set_target_step("job", 20)
     end = job.until_end()
@@ -344,7 +345,7 @@ def test_updates_that_differ_are_found_within_some_steps(body, run, tmp_path):
 def test_a_parameter_changed_through_data_is_found_when_a_worker_joins(run, tmp_path):
     job = run(FOLDER / "clamped.py", str(tmp_path / "out.pt"), "data", "slow", workers=1)
     job.until_step(5)
-    job.job.request({"action": "scale_out", "to": 2}, lambda answer: None)
+    job.job.request(ScaleOut(to=2), lambda answer: None)
     end = job.until_end()
     assert end.kind is ReportKind.FAILED
     assert "the workers differ in parameter" in end.reason

@@ -11,7 +11,17 @@ import pytest
 
 from systems.elastic.election.keystore import StoreLost
 from systems.elastic.election.tcp_keystore import TcpKeyStore
-from systems.runtime.wire.control import EXIT_DRIVER_GONE, TOKEN_VARIABLE, LineBuffer, encode
+from systems.runtime.wire.control import EXIT_DRIVER_GONE, TOKEN_VARIABLE, LineBuffer
+from systems.runtime.wire.messages import (
+    PROCESS_TO_DRIVER,
+    STORE_TO_DRIVER,
+    Failed,
+    MayExit,
+    StoreGreeting,
+    StoreOrder,
+    StoreReady,
+)
+from systems.runtime.wire.protocol import Inbound, encode
 
 ROOT = Path(__file__).resolve().parents[2]
 WAIT_S = 60.0
@@ -34,7 +44,7 @@ class Driver:
         )
         self.connection, _ = self.listener.accept()
         self.connection.settimeout(WAIT_S)
-        self.buffer = LineBuffer()
+        self.buffer = LineBuffer(Inbound(StoreGreeting, *PROCESS_TO_DRIVER, *STORE_TO_DRIVER))
         self.messages = deque()
 
     def send(self, message):
@@ -63,25 +73,19 @@ def driver():
 
 def test_it_serves_on_the_address_that_it_is_told_until_it_may_go(driver):
     greeting = driver.receive()
-    assert greeting.pop("pid") == driver.process.pid
-    assert greeting == {
-        "kind": "greeting",
-        "job_id": "job1",
-        "worker": "store",
-        "token": "secret",
-    }
+    assert greeting == StoreGreeting(job_id="job1", token="secret", pid=driver.process.pid)
     # All of 127/8 is loopback: nobody else listens on this one.
-    driver.send({"kind": "order", "address": "127.0.0.9"})
+    driver.send(StoreOrder(address="127.0.0.9"))
     told = driver.receive()
-    assert told["kind"] == "store"
-    assert told["address"] == "127.0.0.9"
-    store = TcpKeyStore(told["address"], told["port"])
+    assert isinstance(told, StoreReady)
+    assert told.address == "127.0.0.9"
+    store = TcpKeyStore(told.address, told.port)
     assert store.compare_and_swap("key", None, "a")
     with pytest.raises(StoreLost):
-        TcpKeyStore("127.0.0.1", told["port"])
-    driver.send({"kind": "lost", "workers": []})
+        TcpKeyStore("127.0.0.1", told.port)
+    driver.send(StoreOrder(address="127.0.0.1"))  # a second order changes nothing
     assert store.get("key") == "a"
-    driver.send({"kind": "exit"})
+    driver.send(MayExit())
     assert driver.process.wait(WAIT_S) == 0
     with pytest.raises(StoreLost):
         store.get("key")
@@ -89,7 +93,7 @@ def test_it_serves_on_the_address_that_it_is_told_until_it_may_go(driver):
 
 def test_it_goes_when_its_driver_has_gone(driver):
     driver.receive()
-    driver.send({"kind": "order", "address": "127.0.0.1"})
+    driver.send(StoreOrder(address="127.0.0.1"))
     driver.receive()
     driver.connection.close()
     assert driver.process.wait(WAIT_S) == EXIT_DRIVER_GONE
@@ -97,8 +101,8 @@ def test_it_goes_when_its_driver_has_gone(driver):
 
 def test_an_address_of_another_machine_is_refused(driver):
     driver.receive()
-    driver.send({"kind": "order", "address": "192.0.2.1"})
+    driver.send(StoreOrder(address="192.0.2.1"))
     told = driver.receive()
-    assert told["kind"] == "failed"
-    assert "OSError" in told["reason"]
+    assert isinstance(told, Failed)
+    assert "OSError" in told.reason
     assert driver.process.wait(WAIT_S) == 1

@@ -24,6 +24,7 @@ from tests.fuzz.target import MOST_CPU_S
 
 TARGETS = (
     "traces", "profiles", "clusters", "studies", "manifests", "tables", "archives", "checkpoints",
+    "messages",
 )  # fmt: skip
 _COUNTS = ("inputs", "crashes", "hangs", "strayed")
 

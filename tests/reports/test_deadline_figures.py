@@ -67,7 +67,7 @@ def test_the_bound_is_of_runs_that_finished_all():
     (axis,) = drawing.figure.axes
     assert axis.get_legend_handles_labels()[1] == ["bound (no system)"]
     assert axis.lines[-1].get_ydata()[0] == pytest.approx(90.0)
-    assert "no schedule could meet more" in drawing.caption
+    assert "no schedule can meet more" in drawing.caption
 
 
 def test_without_deadlines_there_are_no_bars(tmp_path):

@@ -78,5 +78,5 @@ def test_a_run_beside_the_sweep_is_no_part_of_it():
 def test_nothing_that_grows_is_told():
     (missing,) = FIGURES["growth"].draw(RUNS[:1])
     assert missing.missing == (
-        "No simulated runs of the selection differ in their jobs alone or slots alone."
+        "No simulated runs of the selection differ in the number of jobs alone or of slots alone."
     )

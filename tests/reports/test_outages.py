@@ -47,7 +47,7 @@ def test_slots_in_use_say_of_which_slots_they_are_a_share(tmp_path: Path) -> Non
         .endswith(f", mean {mean:.0%} of 4, {mean / available:.0%} of those up")
     )
     assert entries(figure) == ["slots of the cluster that were up"]
-    assert "those of the cluster that were up" in caption
+    assert "shows the slots of the cluster that were up" in caption
 
 
 def test_the_timeline_shades_who_was_down(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_the_noise_page_counts_and_names_them(full_site: Path, full_store: Path)
     outside = [cell for cell in cells(live, metrics) if cell.outside]
     text = (full_site / "noise.html").read_text(encoding="utf-8")
     assert f"Of 10 cells (one metric each) with at least 5 trials, {len(outside)} have any" in text
-    assert "every number of the report has them in it" in text
+    assert "every number of the report includes them" in text
     if outside:
         shown = rows(full_site, "noise-outliers")
         assert {row["runs outside"].split(" (")[0] for row in shown} <= {r.run_id for r in live}

@@ -102,7 +102,7 @@ def test_fidelity_holds_errors_to_the_target(full_site: Path) -> None:
         assert (row["verdict"] == "met") == met
     (condition,) = rows(full_site, "fidelity-conditions")
     assert condition["fewest live trials"] == "5"
-    assert "10 trials" in condition["as the target asks"]
+    assert "10 trials" in condition["meets the target's conditions"]
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_everything_without_a_verdict_is_listed_with_its_need(
         row["entry"]: row for paper in ledger.PAPERS for row in rows(full_site, f"untested-{paper}")
     }
     assert set(listed) == wanted
-    assert all(row["what it would need"] for row in listed.values())
+    assert all(row["requirements"] for row in listed.values())
 
 
 def test_a_site_of_simulations_alone_says_what_it_lacks(tmp_path: Path) -> None:
@@ -165,8 +165,8 @@ def test_a_site_of_simulations_alone_says_what_it_lacks(tmp_path: Path) -> None:
     for page in PAGES:
         read_page(tmp_path / "site" / f"{page}.html")
     text = (tmp_path / "site" / "noise.html").read_text(encoding="utf-8")
-    assert "no live run here was repeated" in text
-    assert "no record of python -m harness.bench.overhead is here" in text
+    assert "no live run was repeated" in text
+    assert "there is no record of python -m harness.bench.overhead" in text
 
 
 def test_plans_are_held_to_each_other(full_site: Path) -> None:

@@ -53,4 +53,4 @@ def test_the_figure_says_what_is_left_on_two_hosts_or_that_there_is_nothing_to_s
     (drawing,) = FIGURES["placement_speed"].draw(runs)
     assert [row[-2:] for row in drawing.table.rows] == [["200.0", "1.000"], ["100.0", "0.500"]]
     (missing,) = FIGURES["placement_speed"].draw(runs[:1])
-    assert "on one host and, as large, on several" in missing.missing
+    assert "both on one host and, with as many slots, on several" in missing.missing

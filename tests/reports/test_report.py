@@ -271,6 +271,6 @@ def test_a_run_made_here_comes_before_the_committed_one_and_others_are_counted(
     assert len(runs) == 2
     assert runs[here.run_id].stored.manifest["git_commit"] == "a" * 40
     assert main(["--figures", "jct_distribution"]) == 0
-    assert "1 of 2 runs are committed ones" in capsys.readouterr().out
+    assert "1 of 2 runs come from" in capsys.readouterr().out
     assert main(["--figures", "jct_distribution", "--results", str(RUNS)]) == 0
     assert "committed" not in capsys.readouterr().out

@@ -152,7 +152,7 @@ def test_losses_are_told_by_the_part_in_which_they_lie(tmp_path: Path) -> None:
         assert drawing.figure is not None
         assert re.search(r"\d trials each", drawing.figure.get_supxlabel())
     (nothing,) = FIGURES["loss_in_parts"].draw(name([stopping]))
-    assert "trained on" in nothing.missing
+    assert "continue training" in nothing.missing
 
 
 def test_parts_of_steps_of_two_sizes_are_told_apart(tmp_path: Path) -> None:

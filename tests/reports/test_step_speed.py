@@ -104,8 +104,8 @@ def test_several_workers_on_one_device_beside_one(runs: list[ReportRun]) -> None
     assert drawing.table is not None, drawing.missing
     found = {row[0]: row[2:4] for row in drawing.table.rows}
     assert found == {
-        "toy: packed, a process each, 1": ["0.20", "1.000"],
-        "toy: packed, a process each, 2": ["0.40", "2.000"],
+        "toy: packed, one process each, 1": ["0.20", "1.000"],
+        "toy: packed, one process each, 2": ["0.40", "2.000"],
         "toy: virtual threads, in turns, 1": ["0.20", "1.000"],
         "toy: virtual threads, in turns, 2": ["0.21", "0.909"],
     }

@@ -98,7 +98,7 @@ def test_the_figure_has_a_row_for_each_rule_and_one_for_the_quiet(runs: list[Rep
     assert [row["slow %"] for row in rows] == ["50.0", "50.0", ""]
     assert [row["after %"] for row in rows] == ["", "83.3", ""]
     assert rows[1]["detected s"] == "2.70"
-    assert rows[2]["workers: rule"].startswith("nobody slow, 98 s in all")
+    assert rows[2]["workers: rule"].startswith("no slow workers, 98 s in all")
 
 
 def test_without_slow_workers_the_figure_says_so(runs: list[ReportRun]) -> None:

@@ -86,7 +86,7 @@ def test_figures_without_their_tables_are_named_and_left_out(tmp_path: Path) -> 
     path = tmp_path / "site" / "studies" / "elasticflow_fig6" / "index.html"
     text = path.read_text(encoding="utf-8")
     assert (
-        "Not drawn, for want of runs with their tables: slots_in_use; all 2 runs were copied"
+        "Not drawn, because no run has their tables: slots_in_use; all 2 runs were copied"
         " without tables: grants." in text
     )
     ids = read_page(path).ids
@@ -100,7 +100,7 @@ def test_figures_of_a_part_of_the_runs_say_so(tmp_path: Path) -> None:
     write_run(tmp_path, scheduler="edf")
     found = page_figures.draw(select([tmp_path]), ["slots_in_use", "jct_distribution"])
     assert found.note == (
-        "Drawn of some runs alone: slots_in_use (1 of 2); the others were copied without tables:"
+        "Drawn from some of the runs: slots_in_use (1 of 2); the others were copied without tables:"
         " grants."
     )
     shown = {name: drawing.run_ids for name, drawing in found.drawings}
@@ -131,7 +131,7 @@ def test_what_another_machine_measured_of_the_same_points_is_told(tmp_path: Path
     assert [run.also_on for run in runs] == [("other-2cpu",), ()]  # replays are the same anywhere
     draw_site(tmp_path, tmp_path / "site")
     path = tmp_path / "site" / "studies" / "edl_rescale" / "index.html"
-    told = "Not shown: 1 run of other-2cpu, of points that are shown as another machine ran them"
+    told = "Not shown: 1 run of other-2cpu, whose points are shown from another machine"
     assert told in path.read_text(encoding="utf-8")
     other = select([tmp_path / "b", tmp_path / "a"])
     assert [run.also_on for run in other] == [("example-2cpu",), ()]

@@ -36,7 +36,7 @@ def test_slots_in_use_follow_from_arrivals_and_durations():
     axes = drawn(trace(*JOBS)).axes
     assert [axis.get_title(loc="left") for axis in axes] == [
         "Arrivals",
-        "Slots in use if nobody waited",
+        "Slots in use if no job waited",
         "Demand",
         "Durations",
     ]

@@ -309,10 +309,10 @@ def test_mistakes_of_the_ledger_are_told_with_their_place(tmp_path: Path):
     assert "edl.yaml: edl-headline-jct.critera: is no key; did you mean 'criteria'?" in text
     assert "edl.yaml: edl-headline-overhead/1: there is no study edl_rescal; did you mean" in text
     assert "edl-headline-overhead/ablation/1: there is no study edl_tabel3; did you mean" in text
-    assert "edl-headline-overhead.analysis: is missing; say what the ablations show" in text
+    assert "edl-headline-overhead.analysis: is missing; state what the ablations show" in text
     assert "edl-headline-overhead/1.holds_if: is no bound; give one of above, below, within" in text
     assert "edl.yaml: edl-fig1: there is no test tests/nowhere.py::test_nothing" in text
-    assert "edl-headline-overhead.given: goes with checked_by; name the tests" in text
+    assert "edl-headline-overhead.given: needs checked_by; name the tests" in text
 
 
 def test_ablations_are_judged_and_decide_nothing(live):
@@ -329,7 +329,7 @@ def test_ablations_are_judged_and_decide_nothing(live):
     assert (verdict.stored(), verdict.status) == (without.stored(), without.status)
     texts = wording.claim(verdict, {})["ablations"]
     assert [len(each["cells"]) for each in texts] == [1, 0]
-    assert "No records of the study none_yet are here." in texts[1]["problem"]
+    assert "There are no records of the study none_yet." in texts[1]["problem"]
 
 
 @pytest.fixture(scope="module")

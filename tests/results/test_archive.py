@@ -142,7 +142,9 @@ def test_many_may_ask_at_once(folder):
 def test_a_damaged_archive_is_named_with_the_way_out(folder, capsys, damage):
     archive = pack(folder)
     archive.write_bytes(archive.read_bytes()[:-20] if damage is None else damage)
-    with pytest.raises(StoreError, match=r"study\.tar\.xz: cannot be unpacked .*get the file anew"):
+    with pytest.raises(
+        StoreError, match=r"study\.tar\.xz: cannot be unpacked .*get the file again"
+    ):
         list(iter_runs(archive.parent))
 
 

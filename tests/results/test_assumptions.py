@@ -24,7 +24,7 @@ c,2024-01-01 00:30:00,2024-01-01 01:30:00,2024-01-01 02:00:00,2,bert
 COLUMNS = {"job_id": "id", "arrival": "submitted", "start": "began", "end": "ended"}
 OUTCOMES = "JCT mean 5,900.0 s, queueing mean 1,700.0 s, makespan 8,400.0 s"
 """By hand: 70, 135 and 90 minutes of which 10, 15 and 60 waiting; from 0:00 to 2:20."""
-UNNAMED = "the trace names no program: a job on w slots is taken to be w times as fast as on one"
+UNNAMED = "the trace names no program: a job on w slots is assumed to be w times as fast"
 FREE = "starts and changes of jobs cost no time (the profile says: not published; zero assumed"
 
 

@@ -75,7 +75,7 @@ def test_a_scheduler_of_ones_own_is_accepted(submit):
 def test_the_study_must_be_named_or_known(submit):
     code, said = submit(study=None)
     assert code == 2
-    assert "2 runs of mine: are not of a shipped study; say of which with --study" in said
+    assert "2 runs of mine: are not of a shipped study; name the study with --study" in said
 
 
 @pytest.mark.long
@@ -121,7 +121,7 @@ def test_criteria_must_be_those_of_the_study(folder, submit):
         change(path, sweep=STUDY, criteria={"easyscale-fig15/1": "0" * 64})
     code, said = submit(study=None)
     assert code == 2
-    assert "was made when other criteria judged the study" in said
+    assert "was made under other criteria of the study" in said
 
 
 def test_an_unsound_run_is_in_no_division(folder, submit):

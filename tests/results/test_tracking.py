@@ -109,7 +109,7 @@ def test_mirror_report_and_refill_after_erasing(tmp_path: Path, config: dict[str
     assert held[live.run_id].tags["commit"] == "f" * 40
 
     shutil.rmtree(tmp_path / "mlflow")
-    assert fill(results, config) == "MLflow: 2 runs mirrored, 0 were there already"
+    assert fill(results, config) == "MLflow: 2 runs added, 0 were in MLflow already"
     config["uri"] = f"sqlite:///{tmp_path}/mlflow/../mlflow/mlflow.db"  # not the erased file
     assert mirrored(config["uri"]) == held
 

@@ -63,7 +63,7 @@ def test_jobs_that_the_machine_failed_are_no_result() -> None:
     found = [
         text
         for text in check_records(RunRecords(jobs=failed))
-        if "failed by the machine, which is no result" in text
+        if "failed because of the machine, which is no result" in text
     ]
     assert [text.split()[1] for text in found] == ["a", "b"]
 

@@ -240,5 +240,7 @@ def test_everybody_ends_whatever_fails(rows, seed, outages, deaths, shrinks):
 
 
 def test_options_must_mean_something():
-    with pytest.raises(ValueError, match=r"pack_above is 2\.0; give what two speeds"):
+    with pytest.raises(
+        ValueError, match=r"pack_above is 2\.0; give the sum that a pair's relative speeds"
+    ):
         Gandiva(pack_above=2.0)

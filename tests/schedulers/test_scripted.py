@@ -226,7 +226,11 @@ def test_exact_slots_move_a_job_without_changing_its_size():
 @pytest.mark.parametrize(
     ("script", "options", "message"),
     [
-        ([{"job": 0, "at_step": 4, "slots": 2}], {"repeat": 2}, "repeat with at_samples or at_st"),
+        (
+            [{"job": 0, "at_step": 4, "slots": 2}],
+            {"repeat": 2},
+            "repeat cannot be combined with at_sa",
+        ),
         ([{"job": 0, "at_s": 4, "slots": 2}], {"repeat": 2}, "every_s is 0.0; it must be at lea"),
         ([], {"repeat": 0}, "repeat is 0; give 1 or more"),
         ([{"job": 0, "at_s": 4, "slots": [1, 1]}], {}, "or a list of different slots"),

@@ -157,7 +157,7 @@ def test_unsound_training_is_told(rescaled, tmp_path):
 def test_what_mlflow_lacks_is_told(made):
     run, _ = made
     assert not mirrored(run, {run.run_id: dict(run.metrics)}).problem
-    assert mirrored(run, {}).problem == "it is not there"
+    assert mirrored(run, {}).problem == "the run is not there"
     shown = {run.run_id: {**run.metrics, "jct_mean_s": -1.0}}
     assert mirrored(run, shown).problem == "differ in jct_mean_s"
 

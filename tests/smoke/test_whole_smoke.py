@@ -53,7 +53,7 @@ def test_wrong_expectations_are_told_beside_what_passes(reference, tmp_path, cap
     failed = [line for line in said if line.startswith("FAIL  ")]
     assert len(failed) == 3, said
     assert "differ in jct_mean_s" in failed[0]
-    assert "is another run today" in failed[1]
+    assert "has another id today" in failed[1]
     assert failed[2].startswith("FAIL  verdicts: ")
     assert sum(line.startswith("PASS  MLflow has ") for line in said) == 4
     assert "PASS  virtual_thread: the bits are those of stock training on fixed workers" in said

@@ -18,10 +18,12 @@ from tests.backends.world import options
 FIRST = range(len(BACKENDS))
 SOON = (1,)
 """Trials for the long tests, of stop_free."""
+OPTIONAL = ("torchft",)
+"""Backends of optional packages: a trial's number must give the same plan without them."""
 
 
 def test_every_backend_is_struck_and_a_number_gives_the_same_plan_again():
-    assert sorted(BACKENDS) == options("backend")
+    assert sorted((*BACKENDS, *OPTIONAL)) == options("backend")
     assert {draw(number, can_fill=True).backend for number in FIRST} == set(BACKENDS)
     plans = [draw(number, can_fill=True) for number in range(300)]
     assert plans == [draw(number, can_fill=True) for number in range(300)]

@@ -89,7 +89,7 @@ def test_a_sweep_stops_its_points(tmp_path, started, signum, code):
     process.send_signal(signum)
     output, error = outcome(process, logs=tmp_path)
     assert process.returncode == code
-    assert "3 points are left; the same command goes on with them." in output
+    assert "3 points are left; the same command continues with them." in output
     assert "Traceback" not in output + error
     assert all(is_gone(pid) for pid in points)
     assert list((tmp_path / "runs").iterdir()) == []

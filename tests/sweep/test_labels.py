@@ -44,5 +44,5 @@ def test_what_names_no_folder_is_refused(command, word, fact):
 def test_a_study_has_its_own_label(command, tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text("description: one\nbase: [trace=five_jobs, cluster=dgx8]\n")
-    fact = "sweep: is 'other', but a study labels its runs itself; leave sweep out"
+    fact = "sweep: is 'other', but a study sets its own label; leave sweep out"
     assert_refused(command(f"study={path}", "sweep=other", "dry=true"), fact)

@@ -67,14 +67,14 @@ def test_plain_lines_now_and_then_where_there_is_no_terminal(capsys):
             ended = 10 * second
             shown.show(Progress(3600.0 * second, ended, 1000, num_live=0, num_events=0))
     assert capsys.readouterr().err.splitlines() == [
-        "jobs ended: 150 of 1,000 (15%) after 15.0 s, about 1 min 25 s left; 0 there, at 15 h 0 min"
-        " of the trace",
-        "jobs ended: 300 of 1,000 (30%) after 30.0 s, about 1 min 10 s left; 0 there, at 30 h 0 min"
-        " of the trace",
-        "jobs ended: 450 of 1,000 (45%) after 45.0 s, about 55.0 s left; 0 there, at 45 h 0 min"
-        " of the trace",
-        "jobs ended: 600 of 1,000 (60%) after 1 min 0 s, about 40.0 s left; 0 there, at 60 h 0 min"
-        " of the trace",
+        "jobs ended: 150 of 1,000 (15%) after 15.0 s, about 1 min 25 s left; 0 live jobs,"
+        " at 15 h 0 min of the trace",
+        "jobs ended: 300 of 1,000 (30%) after 30.0 s, about 1 min 10 s left; 0 live jobs,"
+        " at 30 h 0 min of the trace",
+        "jobs ended: 450 of 1,000 (45%) after 45.0 s, about 55.0 s left; 0 live jobs,"
+        " at 45 h 0 min of the trace",
+        "jobs ended: 600 of 1,000 (60%) after 1 min 0 s, about 40.0 s left; 0 live jobs,"
+        " at 60 h 0 min of the trace",
     ]
 
 
@@ -110,7 +110,7 @@ def test_a_bar_with_what_is_left_on_a_terminal(tmp_path):
     assert shares == sorted(shares)
     assert shares[-1] == 100
     assert re.search(
-        r"jobs ended .* \d+/[\d,]+ +\d+% 0:00:0\d about .* left; [\d,]+ there, at", told
+        r"jobs ended .* \d+/[\d,]+ +\d+% 0:00:0\d about .* left; [\d,]+ live jobs, at", told
     )
 
 

@@ -268,7 +268,7 @@ def test_remains_of_an_earlier_study_are_pointed_out(folder, export):
     export()
     text = STUDY.replace("[fifo, edf]", "[fifo]")
     (folder / "pair.yaml").write_text(text)
-    assert "1 other runs lie there too" in export()[1]
+    assert "1 other runs are there too" in export()[1]
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def test_a_failed_point_fails_the_sweep_and_shows_its_log(command):
 
 def test_points_that_are_one_run_are_refused(command):
     answer = command(*QUICK, "name=a,b", "-m")
-    assert_refused(answer, "points of run five_jobs-", "differ only in what does not determine")
+    assert_refused(answer, "points of run five_jobs-", "are the same run")
 
 
 def test_nothing_starts_when_any_point_is_wrong(command):

@@ -140,7 +140,7 @@ def test_ctrl_c_ends_a_sweep_that_waits(tmp_path, started, held):
     sweep.send_signal(signal.SIGINT)
     output, _ = outcome(sweep, 2.0)
     assert sweep.returncode == 130
-    assert "1 points are left; the same command goes on with them." in output
+    assert "1 points are left; the same command continues with them." in output
 
 
 def test_two_sweeps_at_once_run_every_point_once(tmp_path, started):

@@ -89,7 +89,7 @@ def test_unequal_budgets_and_inputs_are_refused():
 def test_what_cannot_be_chosen_is_told_with_a_way_out(made, ask, tmp_path):
     code, _, told = ask("metric=rescales")
     assert code == 2
-    assert "decides nothing here; known: deadline_satisfactory_ratio, jct_mean_s" in told
+    assert "cannot be used for a choice; known: deadline_satisfactory_ratio, jct_mean_s" in told
     assert ask("best=one")[0] == 2
     more = STUDY.replace("seed: [0]", "seed: [0, 2]")
     (tmp_path / "pair.yaml").write_text(more)
@@ -109,7 +109,7 @@ def test_a_mean_jct_of_other_jobs_decides_nothing(tmp_path, capsys):
     capsys.readouterr()
     words = [f"study={study}", "--results", str(tmp_path / "runs")]
     assert tuning.main([*words, "metric=jct_mean_s"]) == 2
-    assert "its mean is not of the same jobs" in capsys.readouterr().err
+    assert "its mean is over fewer jobs" in capsys.readouterr().err
     assert tuning.main(words) == 0
 
 
@@ -251,6 +251,6 @@ def test_runs_on_an_earlier_content_of_a_trace_do_not_count(tmp_path, capsys):
     capsys.readouterr()
     assert tuning.main(ask) == 2
     told = capsys.readouterr().err
-    assert "has runs on other contents of its trace or profile alone, which do not count" in told
+    assert "has only runs on other contents of its trace or profile, which do not count" in told
     assert run_harness(words) == 0
     assert tuning.main(ask) == 0

@@ -39,8 +39,8 @@ def itp_problems(tmp_path, *rows, header=ITP_HEADER):
         ("b,0,10,bert,90,32,1", "has 7 cells, the header names 8", "add or remove cells"),
         ("b,0,10,bert,90,32,1,80,9", "has 9 cells, the header names 8", "add or remove cells"),
         ("b,95,10,bert,90,32,1,80", "deadline 90 is not after", "drop_deadline"),
-        ("a,5,10,bert,90,32,1,80", "job_id 'a' is also at", "a name of its own"),
-        (",5,10,bert,90,32,1,80", "job_id is empty", "give every job a name"),
+        ("a,5,10,bert,90,32,1,80", "job_id 'a' is also at", "a different id"),
+        (",5,10,bert,90,32,1,80", "job_id is empty", "give every job an id"),
     ],
 )
 def test_bad_rows(tmp_path, row, fact, hint):
@@ -84,7 +84,7 @@ def test_bad_dates(tmp_path):
         (b"", "is empty"),
         (b"\n\n", "is empty"),
         (f"{ITP_HEADER}\n".encode(), "has a header but no rows"),
-        (b"a,b,a\n1,2,3\n", "column 'a' is there twice"),
+        (b"a,b,a\n1,2,3\n", "column 'a' occurs twice"),
         (b"job_id\n\xff\xfe\x00", "not UTF-8 text"),
         (f'{ITP_HEADER}\n"a"x,0,10,bert,90,32,1,80\n'.encode(), "not a table"),
     ],

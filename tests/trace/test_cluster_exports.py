@@ -193,7 +193,10 @@ def test_rows_kept_and_left_out_by_pattern(tmp_path):
     )  # fmt: skip
     assert [job.job_id for job in trace.jobs] == ["7"]
     (problem,) = refused(tmp_path, JOBS, keep_matching={"state": "^DONE"}, drop_where={"gpus": [1]})
-    assert "the last go with keep_matching.state, whose cells are 'CANCELLED by 1007'" in problem
+    assert (
+        "the last rows are removed by keep_matching.state, whose cells are 'CANCELLED by 1007'"
+        in problem
+    )
     (problem,) = refused(tmp_path, JOBS, keep_matching={"State": "x"})
     assert "there is no column 'State'; did you mean 'state'?" in problem
 
@@ -213,7 +216,7 @@ def test_slots_out_of_what_slurm_allocated(tmp_path):
     without, unknown = refused(tmp_path, text, **options)
     assert ":4: tres is 'cpu=4,mem=8G', in which patterns.slots" in without
     assert "leave out such rows with keep_matching: {tres: ...}" in without
-    assert ":5: tres (slots) is 'Unknown', which gives no value; give a whole number" in unknown
+    assert ":5: tres (slots) is 'Unknown', which means no value; give a whole number" in unknown
 
 
 def test_dates_of_a_zone(tmp_path):
@@ -278,16 +281,17 @@ def test_all_problems_of_a_file_at_once_in_its_order(tmp_path):
         "2: due is '2026-01-02', without a zone, and '2026-01-02T00:00Z' at line 8 has one; write"
         " all of a column with a zone, or all without",
         "3: at is 'yesterday'; give a date like 2017-10-07 01:03:54, or remove the row"
-        ' (ColumnsReader: drop_where: {at: ["yesterday"]}, or no_value if the text stands for'
-        " none)",
+        ' (ColumnsReader: drop_where: {at: ["yesterday"]}, or no_value if the text means that'
+        " there is no value)",
         "4: has 6 cells, the header names 5 (at, gpus, ran, due, n); add or remove cells, or set"
         " the delimiter, or export with a delimiter that no cell has (sacct --delimiter)",
         "5: gpus is 'none'; give a whole number, or remove the row"
-        ' (ColumnsReader: drop_where: {gpus: ["none"]}, or no_value if the text stands for none)',
-        "6: due 2026-01-02 is not after at 2026-01-03; mend the row, or set"
+        ' (ColumnsReader: drop_where: {gpus: ["none"]}, or no_value if the text means that there is'
+        " no value)",
+        "6: due 2026-01-02 is not after at 2026-01-03; correct the row, or set"
         " reader.impossible_deadlines to drop_deadline or drop_job",
         "7: gpus is 0; a job needs at least 1 slot",
-        "8: ran is 0:00; leave out jobs that never ran, or mend the row",
+        "8: ran is 0:00; leave out jobs that never ran, or correct the row",
     ]
 
 
@@ -348,7 +352,7 @@ def test_ways_out_are_rules_that_leave_the_row_out(tmp_path):
     ):
         (problem,) = (problem for problem in problems if f"jobs.csv:{at} is" in problem)
         assert f"drop_where: {rule}" in problem
-        assert ("or no_value if the text stands for" in problem) == ("UNLIMITED" in problem)
+        assert ("or no_value if the text means" in problem) == ("UNLIMITED" in problem)
     assert "or leave such rows out with drop_where, or leave job_id out" in problems[-1]
     rules = {"at": [""], "ran": ["", "Unknown"], "limit": ["UNLIMITED"], "gpus": [4]}
     (job,) = read(tmp_path, text, drop_where=rules, **options).jobs

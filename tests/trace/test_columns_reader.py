@@ -186,7 +186,7 @@ def test_a_row_without_slots_is_told_once(tmp_path):
         (
             "at,gpus,ran,low,high\n0,1,5,4,2\n",
             {"columns": {**BASIC, "min_slots": "low", "max_slots": "high"}},
-            ":2: low is 4 and high is 2; a range starts at 1",
+            ":2: low is 4 and high is 2; the lower end must be at least 1",
         ),
         (
             "at,gpus,n,m\n0,1,5,gpt2\n",
@@ -250,13 +250,13 @@ def test_contradicting_options(options, fact):
         ("%Y-%m-%d %H:%M:%S %Z", "takes a zone's name with %Z and ignores it; use %z"),
         ("%Y-%m-%d %I:%M", "has 12 hours (%I) without %p; add %p, or use %H"),
         ("%Y-%m-%d %H:%M %p", "has %p, which counts only with %I; use %I, or cut %p off"),
-        ("%d.%m. %H:%M", "names no year"),
-        ("%Y %H:%M", "names no day"),
-        ("%m/%Y", "names no day"),
+        ("%d.%m. %H:%M", "has no year"),
+        ("%Y %H:%M", "has no day"),
+        ("%m/%Y", "has no day"),
         ("%Y-%Q", "cannot be read: 'Q' is a bad directive"),
         ("%Y-%m-%d %", "cannot be read: "),
         ("%Y-%m-%d %Y", "cannot be read: "),
-        ("%%Y-%m-%d", "names no year"),
+        ("%%Y-%m-%d", "has no year"),
     ],
 )
 def test_formats_that_would_lose_a_part_of_the_date(date_format, fact):

@@ -26,7 +26,7 @@ def test_one_of_several_names(tmp_path):
     (problem,) = refused(tmp_path, "when,gpus,ran\n0,2,30\n", columns=columns)
     assert "jobs.csv:1: there is no column submitted or at" in problem
     (problem,) = refused(tmp_path, "at,submitted,gpus,ran\n0,0,2,30\n", columns=columns)
-    assert "both submitted and at are there for arrival; name one" in problem
+    assert "both submitted and at are columns for arrival; name one" in problem
 
 
 def test_recognising_by_any_of_the_names():
@@ -105,7 +105,7 @@ def test_numbers_that_no_trace_means(tmp_path, cell):
         ),
         (
             {"columns": {**BASIC, "start": "c", "end": "d"}},
-            "a duration has a column, and start and end as well",
+            "both the duration and start and end have columns",
         ),
     ],
 )

@@ -44,7 +44,7 @@ def up(time_s, *slots):
         ((1.0, "cancel", (1,), "a"), "slots"),
         ((1.0, "slots_down", (1,), "a"), "job"),
         ((1.0, "sleep", (1,)), "sleep"),
-        ((1.0, "crash"), "a job is for cancel, fail, crash"),
+        ((1.0, "crash"), "only cancel, fail, crash have a job"),
         ((1.0, "fail", (1,), "a"), "slots"),
     ],
 )
@@ -253,9 +253,9 @@ def test_lines_that_are_no_events_are_told_with_their_place(tmp_path, text, fact
         ("abc,slots_up,1,", "time_s is 'abc'; give seconds"),
         ("9,slots_up,3-1,", "slots has '3-1'; a range goes upwards: 1-3"),
         ("9,slots_up,1-x,", "slots has '1-x'; give numbers and ranges"),
-        ("9,slots_down,,", "slots is empty; slots_down names its slots"),
-        ("9,cancel,,", "job_id is empty; a cancel names its job"),
-        ("9,crash,,", "job_id is empty; a crash names its job"),
+        ("9,slots_down,,", "slots is empty; the event slots_down needs slots"),
+        ("9,cancel,,", "job_id is empty; the event cancel needs the id of a job"),
+        ("9,crash,,", "job_id is empty; the event crash needs the id of a job"),
     ],
 )
 def test_a_wrong_cell_is_told_with_its_column(tmp_path, line, fact):

@@ -77,8 +77,8 @@ def test_relative_deadlines_read_as_absolute(tmp_path):
     rows = [(at, slots, ran, 2 * ran) for at, slots, ran, _ in jobs()]
     text = told(tmp_path, rows)
     assert "REFUSED: deadlines not after submission" in text
-    assert "note: deadlines before the first submission of all: 40 of 40 jobs" in text
-    assert "do they count from submission? then set deadlines: relative" in text
+    assert "note: deadlines before the first submission of the trace: 40 of 40 jobs" in text
+    assert "if they count from submission, set deadlines: relative" in text
 
 
 def test_a_date_of_the_end_taken_for_a_duration(tmp_path):
@@ -118,7 +118,9 @@ def test_starts_on_another_clock_than_submissions(tmp_path):
     text = started(tmp_path, rows)
     assert "note: starts more than 10.0 years from submission: 60 of 60 jobs" in text
     assert ":3: at is 600, and the start is 55.8 years later" in text
-    assert "are arrival and start on one clock? correct units, or leave out start" in text
+    assert (
+        "check that arrival and start are on one clock; correct units, or leave out start" in text
+    )
     text = started(tmp_path, [(NOW_S + at, at + 60, at + 7200) for at, _, _ in rows])
     assert ":3: at is 1760000600, and the start is 55.8 years earlier" in text
     assert "starts before submission" not in text
@@ -130,7 +132,10 @@ def test_starts_before_submission(tmp_path):
     text = started(tmp_path, rows)
     assert "note: starts before submission: 60 of 60 jobs" in text
     assert ":3: at is 600, and the start is 59.0 min earlier" in text
-    assert "their recorded waits do not count; have arrival and start the same zone?" in text
+    assert (
+        "their recorded waits are ignored; check that arrival and start have the same time zone"
+        in text
+    )
     rows = [(at, at + 60, at + 7200) for at, _, _ in rows]
     assert started(tmp_path, rows) == "nothing to remark"
 
@@ -140,7 +145,7 @@ def test_submissions_in_milliseconds_and_durations_in_seconds(tmp_path):
     text = told(tmp_path, rows)
     assert "0.0123 jobs at a time, if each runs when it is submitted: 40 of 40 jobs" in text
     assert ":2: ran is 7200: 2.0 h" in text
-    assert "are arrival and duration of one unit in the file? correct units" in text
+    assert "check that arrival and duration have the same unit in the file; correct units" in text
     units = {"arrival": "ms"}
     assert told(tmp_path, rows, units=units) == "nothing to remark"
     units["duration"] = "ms"

@@ -1,4 +1,4 @@
-"""The Large Movie Review Dataset (Maas et al., ACL 2011), read as plain text."""
+"""Reader of the Large Movie Review Dataset (Maas et al., ACL 2011) as plain text."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from workloads.data.words import END, PADDING, START, token, words_of
 _FOLDER = "aclImdb"
 _KINDS = ("neg", "pos")
 _WAY_OUT = (
-    "unpack aclImdb_v1.tar.gz (https://ai.stanford.edu/~amaas/data/sentiment) and set root to the"
-    " folder it was unpacked in"
+    "unpack aclImdb_v1.tar.gz (https://ai.stanford.edu/~amaas/data/sentiment) and set root to the "
+    "folder where it was unpacked"
 )
 
 
@@ -58,13 +58,13 @@ class _Reviews:
 def open_aclimdb(root: str, vocabulary: int, length: int) -> DataSet:
     """Open the labelled reviews below ``root`` (or ``root`` itself): 25,000 and 25,000 held out.
 
-    Words are hashed into the vocabulary, whose size is not GPT-2's: perplexities do not compare
-    with published ones. Only the first ``length`` words of each review are used.
+    Words are hashed into a vocabulary of a size other than GPT-2's, so perplexities are not
+    comparable with published ones. Only the first ``length`` words of each review are used.
 
     Args:
         root: folder with ``aclImdb/`` or with its ``train`` and ``test``.
         vocabulary: size of the model's vocabulary.
-        length: words of a review.
+        length: number of words of a review.
 
     Raises:
         DataError: a folder is missing or has no review.

@@ -64,7 +64,7 @@ def mirrored_with_boxes(batch: Batch, seed: int, draws: Draws) -> Batch:
 def masked_spectrum(batch: Batch, seed: int, draws: Draws) -> Batch:
     """Return spectra without one band of frequencies and one stretch of time.
 
-    The mask covers at most an eighth of the bands and a sixteenth of the recorded frames. Source:
+    The masks cover at most an eighth of the bands and a sixteenth of the recorded frames. Source:
     Park et al., Interspeech '19, section 2, without their warping of time.
     """
     spectrum = batch["spectrum"]

@@ -15,7 +15,7 @@ from workloads.data.augmentation import Augmented
 
 
 class DataError(StoredDataError, ValueError):
-    """An error for unusable files. ``problems`` has one line each: place, fact, way out."""
+    """Error for unusable files. ``problems`` has one line for each: place, fact and way out."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("\n".join(problems))
@@ -36,14 +36,14 @@ class SampleSet(Protocol):
         """Return the samples with these ids, stacked in this order, with their ``label``.
 
         Raises:
-            IndexError: an id outside 0..len-1 (ids never count from the end).
+            IndexError: an id is outside 0..len-1 (negative ids do not count from the end).
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class DataSet:
-    """A training set, the held-out samples, and facts about both."""
+    """Training set, held-out samples, and facts about both."""
 
     train: SampleSet
     held_out: SampleSet
@@ -65,7 +65,7 @@ def checked_ids(ids: Sequence[int], num_samples: int) -> npt.NDArray[np.int64]:
     low, high = int(array.min()), int(array.max())
     if low < 0 or high >= num_samples:
         raise IndexError(
-            f"sample id {low if low < 0 else high} is outside 0..{num_samples - 1};"
-            " wrap ids at the end of an epoch"
+            f"sample id {low if low < 0 else high} is outside 0..{num_samples - 1}; reduce ids "
+            "modulo the number of samples"
         )
     return array

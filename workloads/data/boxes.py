@@ -1,4 +1,4 @@
-"""Pictures of things with their boxes: synthetic ones and data sets, by name.
+"""Pictures of objects with their boxes: synthetic pictures and data sets, by name.
 
 A sample has ``image`` (3, side, side), ``boxes`` (things, 4) and ``classes`` (things). A box is
 centre and size as shares of the side. The class of an unused entry is -1.
@@ -28,7 +28,8 @@ _STEPS = 16
 
 @dataclass(frozen=True, slots=True)
 class ColouredBoxes:
-    """One to three rectangles on noise, with the class as colour; later ones cover earlier ones."""
+    """One to three rectangles on noise, with the class as colour; later rectangles cover earlier
+    ones."""
 
     seed: int
     stream: str
@@ -94,10 +95,10 @@ def open_boxes(
         root: folder of the files, for the sets that need one.
         image_size: side in pixels, a multiple of 32.
         synthetic: samples and classes of the synthetic set.
-        seed: of the synthetic set.
+        seed: seed of the synthetic set.
 
     Raises:
-        DataError: files that are missing or malformed.
+        DataError: files are missing or malformed.
     """
     if data == "voc":
         return open_voc(root, image_size)

@@ -1,7 +1,7 @@
-"""CIFAR-10 and CIFAR-100 in their binary versions (Krizhevsky 2009), which need no unpickling.
+"""Reader of CIFAR-10 and CIFAR-100 (Krizhevsky 2009) in their binary versions, without pickle.
 
-A record is a label and a picture of 32x32; CIFAR-100 has the label of a group of five classes
-before the class's own.
+A record is a label and a picture of 32x32; in CIFAR-100 the label of a group of five classes comes
+before the label of the class.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class _Version:
     def hint(self) -> str:
         """Advice on where to get the data set and where to put it."""
         return (
-            f"unpack {self.archive} (the binary version, from"
-            " https://www.cs.toronto.edu/~kriz/cifar.html) and set root to the folder it was"
-            " unpacked in"
+            f"unpack {self.archive} (the binary version, from "
+            "https://www.cs.toronto.edu/~kriz/cifar.html) and set root to the folder where it "
+            "was unpacked"
         )
 
 
@@ -126,7 +126,7 @@ def open_cifar(version: _Version, root: str, image_size: int) -> DataSet:
         image_size: side in pixels; pixels are repeated.
 
     Raises:
-        DataError: files are missing or malformed; all of them.
+        DataError: files are missing or malformed; the error lists all of them.
     """
     below = Path(root) / version.folder
     folder = below if below.is_dir() else Path(root)

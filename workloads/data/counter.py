@@ -1,9 +1,9 @@
 """Random numbers addressed by (seed, stream, id, position), without any state.
 
-A generator with a state would have to be advanced to a sample's position. Here every number is a
-hash of its address. Any sample can therefore be computed alone, in any order, with the same bits on
-every platform. The hash is the finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA '14), applied
-once per level of the address.
+A generator with a state would have to be advanced to the position of each sample. Here every number
+is a hash of its address instead. Any sample can therefore be computed alone, in any order, with the
+same bits on every platform. The hash is the finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA
+'14), applied once per level of the address.
 """
 
 from __future__ import annotations

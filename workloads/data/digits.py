@@ -1,8 +1,8 @@
-"""Real handwritten digits: the 1,797 8x8 images that are part of scikit-learn.
+"""Reader of real handwritten digits: the 1,797 8x8 images that are part of scikit-learn.
 
 Source: E. Alpaydin and C. Kaynak, Optical Recognition of Handwritten Digits (UCI, 1998), the test
-part, as shipped by scikit-learn. They are read from the installed package's own file, since
-importing scikit-learn takes a cold worker about as long as importing torch.
+part, as shipped by scikit-learn. They are read from the installed package's own file, because
+importing scikit-learn takes about as long as importing torch.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def open_digits(image_size: int, channels: int, seed: int) -> DataSet:
         image_size: side in pixels: 8 (unchanged), or 32 and more (enlarged smoothly to 32, then
             by repeating pixels).
         channels: number of channels in which the grey picture is repeated.
-        seed: of the split.
+        seed: seed of the split.
     """
     pictures, labels = _read()
     order = np.argsort(random_words(seed, "digits split", np.zeros(1, np.int64), len(labels))[0])

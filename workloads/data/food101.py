@@ -1,4 +1,5 @@
-"""Food-101 (Bossard et al., ECCV '14): 101 dishes, each with 750 pictures and 250 held out."""
+"""Reader of Food-101 (Bossard et al., ECCV '14): 101 dishes with 750 pictures and 250 held out
+each."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ from workloads.data.imagefolder import Pictures
 
 _FOLDER = "food-101"
 _WAY_OUT = (
-    "unpack food-101.tar.gz (https://data.vision.ee.ethz.ch/cvl/datasets_extra/food-101) and set"
-    " root to the folder it was unpacked in"
+    "unpack food-101.tar.gz (https://data.vision.ee.ethz.ch/cvl/datasets_extra/food-101) and set "
+    "root to the folder where it was unpacked"
 )
 _MAX_PROBLEMS = 10
 
@@ -27,7 +28,7 @@ def open_food101(root: str, image_size: int) -> DataSet:
         image_size: side in pixels; the middle is cut out.
 
     Raises:
-        DataError: a list or a picture is missing, or a line names no class.
+        DataError: a list or a picture is missing, or a line does not name a class.
     """
     folder = Path(root) / _FOLDER if (Path(root) / _FOLDER).is_dir() else Path(root)
     meta = folder / "meta"

@@ -1,4 +1,5 @@
-"""SST-2 of the GLUE benchmark (Wang et al. 2019): sentences with a good or bad label."""
+"""Reader of SST-2 of the GLUE benchmark (Wang et al. 2019): sentences with a positive or negative
+label."""
 
 from __future__ import annotations
 

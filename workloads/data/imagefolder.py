@@ -90,8 +90,8 @@ def open_image_folder(root: str, image_size: int) -> DataSet:
     name.
 
     Raises:
-        DataError: a folder is missing or has no picture, or ``val`` has a class that ``train`` has
-            not. A file that is not a picture is found when it is read.
+        DataError: a folder is missing or has no picture, or ``val`` has a class that ``train``
+            lacks. A file that is not a picture is found when it is read.
     """
     train, held_out = Path(root) / "train", Path(root) / "val"
     problems = [

@@ -32,10 +32,10 @@ def open_images(
         root: folder of the files, for the sets that need one.
         image_size: side in pixels, 32 or more.
         synthetic: samples and classes of the synthetic set.
-        seed: of the synthetic set, and of the digits' split.
+        seed: seed of the synthetic set and of the digits' split.
 
     Raises:
-        DataError: files that are missing or malformed.
+        DataError: files are missing or malformed.
     """
     if data == "digits":
         return open_digits(image_size, 3, seed)

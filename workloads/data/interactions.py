@@ -1,4 +1,4 @@
-"""Interactions of users with items: synthetic ones and data sets, by name.
+"""Interactions of users with items: synthetic interactions and data sets, by name.
 
 A training sample is a user, an item, and whether the user has met the item. For each item that the
 user has met there are four samples with items that it has not met, as in the paper of NeuMF. The
@@ -30,7 +30,7 @@ CANDIDATES = 100
 _TRIES = 16
 _GROUPS = 8
 _OWN_GROUP = 7
-"""Number of synthetic interactions, of eight, that are with items of the user's own group."""
+"""Of eight synthetic interactions, the number with items of the user's own group."""
 
 
 class Interactions(Protocol):
@@ -75,7 +75,7 @@ class GroupedTaste:
     num_users: int
     num_items: int
     each: int
-    """Items that a user has met, besides the held-out one."""
+    """Number of items that a user has met, without the held-out item."""
 
     @property
     def num_rows(self) -> int:
@@ -132,7 +132,8 @@ class TrainingPairs:
         }
 
     def _not_met(self, users: Numbers, seed: int, draws: Numbers) -> Numbers:
-        """Return the first drawn item that each user has not met; if it met all, the last one."""
+        """Return the first drawn item that each user has not met; the last drawn item if there is
+        none."""
         drawn = random_integers(seed, "negatives", draws, _TRIES, self.interactions.num_items)
         met = self.interactions.met(users, drawn)
         met[:, -1] = False
@@ -173,11 +174,11 @@ class Candidates:
 
 
 def interaction_set(interactions: Interactions, seed: int) -> DataSet:
-    """Return the pairs to train with, and the held-out items among their candidates; two labels.
+    """Return the data set of pairs to train with, and of held-out items among their candidates.
 
     Args:
-        interactions: of users with items.
-        seed: of the items not met.
+        interactions: interactions of users with items.
+        seed: seed of the items not met.
     """
     train = TrainingPairs(interactions, seed)
     return DataSet(train, Candidates(interactions, seed), 2, train.augmented)
@@ -191,10 +192,10 @@ def open_interactions(
     Args:
         data: one of ``NEEDS_ROOT``.
         root: folder of the files, for the sets that need one.
-        users: of the synthetic set.
-        items: of the synthetic set.
-        each: items that a synthetic user has met, besides the held-out one.
-        seed: of the synthetic set.
+        users: number of users of the synthetic set.
+        items: number of items of the synthetic set.
+        each: number of items that a synthetic user has met, without the held-out item.
+        seed: seed of the synthetic set.
 
     Raises:
         DataError: files are missing or malformed.

@@ -1,4 +1,5 @@
-"""LibriSpeech (Panayotov et al., ICASSP '15): read books, in FLAC files of single sentences.
+"""Reader of LibriSpeech (Panayotov et al., ICASSP '15): books read aloud, one FLAC file per
+utterance.
 
 Decoding them needs the package ``soundfile``, which is an extra of this project (``speech``).
 """
@@ -18,7 +19,7 @@ from workloads.data.augmentation import masked_spectrum
 from workloads.data.base import DataError, DataSet, checked_ids
 
 LETTERS = " 'ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-"""Alphabet; its letter i (from 0) is number i + 1, and 0 is the blank."""
+"""Alphabet; the letter at index i has number i + 1, and 0 is the blank."""
 _TRAIN, _HELD_OUT = "train-clean-100", "dev-clean"
 _RATE = 16_000
 _WINDOW, _HOP = 320, 160
@@ -93,7 +94,7 @@ def open_librispeech(root: str, bins: int, frames: int) -> DataSet:
 
     Args:
         root: folder with ``LibriSpeech/`` or with its parts.
-        bins: of the spectrum.
+        bins: number of bins of the spectrum.
         frames: longest utterance, in frames of 10 ms.
 
     Raises:
@@ -132,7 +133,7 @@ def _read(folder: Path, frames: int, sound: Any, problems: list[str]) -> list[_U
             path = listed.parent / f"{name}.flac"
             unknown = sorted(set(text) - set(LETTERS))
             if not text or unknown:
-                fact = f"has {''.join(unknown)!r}" if unknown else "says nothing"
+                fact = f"has {''.join(unknown)!r}" if unknown else "is empty"
                 problems.append(f"{listed}:{number}: {fact}; {_WAY_OUT}")
             elif not path.is_file():
                 problems.append(f"{listed}:{number}: {path} is not there; {_WAY_OUT}")

@@ -1,4 +1,4 @@
-"""MovieLens (Harper and Konstan 2015): the ratings of 100K, 1M or 20M as interactions."""
+"""Reader of MovieLens (Harper and Konstan 2015): the ratings of 100K, 1M or 20M as interactions."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _FILES: tuple[tuple[str, str, str], ...] = (
     ("ml-100k", "u.data", "\t"),
 )
 _WAY_OUT = (
-    "unpack ml-1m.zip, ml-20m.zip or ml-100k.zip (https://grouplens.org/datasets/movielens) and"
-    " set root to the folder it was unpacked in"
+    "unpack ml-1m.zip, ml-20m.zip or ml-100k.zip (https://grouplens.org/datasets/movielens) and "
+    "set root to the folder where it was unpacked"
 )
 _NAMES = ("user", "item", "rating", "at")
 
@@ -72,7 +72,7 @@ def read_movielens(root: str) -> Ratings:
     a single rating are left out.
 
     Raises:
-        DataError: there is no file of ratings, or it has another content.
+        DataError: there is no file of ratings, or its content has another format.
     """
     for folder, name, separator in _FILES:
         for path in (Path(root) / folder / name, Path(root) / name):
@@ -83,7 +83,7 @@ def read_movielens(root: str) -> Ratings:
 
 
 def _read(path: Path, separator: str) -> Ratings:
-    import pandas as pd  # not earlier: it starts a thread, and then no worker can be forked
+    import pandas as pd  # imported late: it starts a thread, after which no worker can be forked
 
     try:
         table = pd.read_csv(

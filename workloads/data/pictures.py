@@ -24,7 +24,7 @@ def enlarged_to(images: torch.Tensor, side: int) -> torch.Tensor:
 def normalised(values: torch.Tensor) -> torch.Tensor:
     """Return bytes 0..255 of colour pictures as floats near 0 with a spread near 1.
 
-    One mean and deviation for all channels: models here are trained from scratch, so the
-    constants that published weights need do not matter.
+    All channels share one mean and deviation: models are trained from scratch, so the constants of
+    published weights are not needed.
     """
     return (values.to(torch.float32) - 118.0) / 62.0

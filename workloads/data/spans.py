@@ -1,4 +1,4 @@
-"""Questions whose answer is a span of a text: synthetic ones and data sets, by name."""
+"""Questions whose answer is a span of a text: synthetic questions and data sets, by name."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class MarkedSpans:
     """Texts with one span that is marked at both ends, easy enough to be learned in seconds.
 
     A sample is START, an opening word (the question), START, and then other words. These contain
-    the opening word once more, and a closing word one to three words later. The answer reaches from
-    one to the other.
+    the opening word once more, and a closing word one to three words later. The answer goes from
+    the opening word to the closing word.
     """
 
     seed: int
@@ -80,10 +80,10 @@ def open_spans(
     Args:
         data: one of ``NEEDS_ROOT``.
         root: folder of the files, for the sets that need one.
-        vocabulary: tokens the model knows.
+        vocabulary: number of tokens that the model knows.
         length: tokens of question and text together.
-        num_samples: of the synthetic set.
-        seed: of the synthetic set.
+        num_samples: number of samples of the synthetic set.
+        seed: seed of the synthetic set.
 
     Raises:
         DataError: files are missing or malformed.

@@ -1,6 +1,6 @@
 """Speech as spectra with transcripts: synthetic utterances and data sets, by name.
 
-A sample has ``spectrum`` (bins, frames), ``num_frames`` of it that were recorded, ``letters``
+A sample has ``spectrum`` (bins, frames), the number of recorded frames ``num_frames``, ``letters``
 (padded with 0) and ``num_letters``.
 """
 
@@ -28,7 +28,7 @@ _PAUSE = 3
 
 @dataclass(frozen=True, slots=True)
 class SpokenLetters:
-    """Consecutive letters, each with a sound of its own, under noise half as loud."""
+    """Consecutive letters, each with a different sound, under noise half as loud."""
 
     seed: int
     stream: str
@@ -73,11 +73,11 @@ def open_speech(
     Args:
         data: one of ``NEEDS_ROOT``.
         root: folder of the files, for the sets that need one.
-        bins: of the spectrum.
-        letters: of a synthetic utterance.
-        num_samples: of the synthetic set.
+        bins: number of bins of the spectrum.
+        letters: number of letters of a synthetic utterance.
+        num_samples: number of samples of the synthetic set.
         frames: longest utterance that is read from files.
-        seed: of the synthetic set.
+        seed: seed of the synthetic set.
 
     Raises:
         DataError: files are missing or malformed.

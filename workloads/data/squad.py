@@ -1,4 +1,4 @@
-"""SQuAD 1.1 (Rajpurkar et al. 2016): questions about Wikipedia paragraphs, with answers in them."""
+"""Reader of SQuAD 1.1 (Rajpurkar et al. 2016): questions with answers in Wikipedia paragraphs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Question:
     question: tuple[int, ...]
     text: tuple[int, ...]
     first: int
-    """First word of the answer, counted in the text."""
+    """Index of the answer's first word in the text."""
     last: int
 
 
@@ -60,8 +60,8 @@ class _Questions:
 def _row(question: _Question, length: int) -> tuple[Any, Any, Any, Any]:
     """Return tokens, segments, and the answer's first and last token.
 
-    If the text is too long, it is cut to equally many words before and after the answer, as far as
-    they exist.
+    A text that is too long is cut to the same number of words before and after the answer, if it
+    has that many.
     """
     asked = question.question[: length // _QUESTION_SHARE]
     head = [START, *asked, START]
@@ -126,7 +126,7 @@ def open_squad(root: str, vocabulary: int, length: int) -> DataSet:
     """Open SQuAD 1.1 below ``root``: 87,599 questions to train with, 10,570 held out.
 
     Words are hashed into the vocabulary. Only the part of a long paragraph around the answer is
-    used, also for held-out questions. Scores therefore do not compare with published ones.
+    used, also for held-out questions. Scores are therefore not comparable with published ones.
 
     Args:
         root: folder with the two files.

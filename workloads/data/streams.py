@@ -45,7 +45,7 @@ class PredictableTexts:
     def samples(self, ids: Sequence[int]) -> Batch:
         """Return ``tokens`` from START on, ``label`` and ``weight``, all (n, length).
 
-        ``label`` is the word after each token. ``weight`` is whether a word counts; here all do.
+        ``label`` is the word after each token. ``weight`` is 1 if a word counts, as all do here.
         """
         index = checked_ids(ids, self.num_samples)
         num_words = self.vocabulary - FIRST_WORD
@@ -75,10 +75,10 @@ def open_streams(
     Args:
         data: one of ``NEEDS_ROOT``.
         root: folder of the files, for the sets that need one.
-        vocabulary: tokens the model knows.
-        length: words of a text to predict.
-        num_samples: of the synthetic set.
-        seed: of the synthetic set.
+        vocabulary: number of tokens that the model knows.
+        length: number of words to predict in a text.
+        num_samples: number of samples of the synthetic set.
+        seed: seed of the synthetic set.
 
     Raises:
         DataError: files are missing or malformed.

@@ -1,7 +1,7 @@
-"""Synthetic tasks that can be learned, every sample made from (seed, id) alone.
+"""Synthetic tasks that can be learned; every sample depends on (seed, id) alone.
 
-No set is stored in memory: a sample is computed on request. The held-out samples have a random
-stream of their own, but the same rule to learn.
+No set is stored in memory: a sample is computed on request. The held-out samples have a different
+random stream, but the same rule to learn.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ class SyntheticPictures:
 class MarkedTexts:
     """Texts whose label is their most frequent marker word.
 
-    Each text starts with START. Three eighths of its other places have markers: more than half of
-    them the label's own, and the rest drawn from all markers. All remaining places have other
-    words.
+    Each text starts with START. Three eighths of its other positions have markers: more than half
+    of these are the label's marker, and the rest is drawn from all markers. All remaining positions
+    have other words.
     """
 
     seed: int
@@ -140,7 +140,7 @@ class MirroredSentences:
 def synthetic_set(
     drawn: Callable[[str, int], SampleSet], num_samples: int, num_labels: int, augmented: Augmented
 ) -> DataSet:
-    """Return a training set and a held-out set, each ``drawn`` from a stream of its own."""
+    """Return a training set and a held-out set, each ``drawn`` from its own random stream."""
     train, held_out = drawn("train", num_samples), drawn("held out", HELD_OUT)
     return DataSet(train, held_out, num_labels, augmented)
 

@@ -20,13 +20,13 @@ def open_texts(
     Args:
         data: one of ``NEEDS_ROOT``.
         root: folder of the files, for the sets that need one.
-        vocabulary: tokens the model knows.
+        vocabulary: number of tokens that the model knows.
         length: tokens of every text.
         synthetic: samples and labels of the synthetic set.
-        seed: of the synthetic set.
+        seed: seed of the synthetic set.
 
     Raises:
-        DataError: files that are missing or malformed.
+        DataError: files are missing or malformed.
     """
     if data == "glue_sst2":
         return open_sst2(root, vocabulary, length)

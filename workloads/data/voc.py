@@ -1,4 +1,5 @@
-"""PASCAL VOC 2007 and 2012 (Everingham et al. 2010): pictures with twenty kinds of things."""
+"""Reader of PASCAL VOC 2007 and 2012 (Everingham et al. 2010): pictures with objects of 20
+classes."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ CLASSES = (
     "train", "tvmonitor",
 )  # fmt: skip
 MAX_THINGS = 20
-"""Most things of a picture; the smallest ones above this number are left out."""
+"""Largest number of objects of a picture; beyond it the smallest objects are left out."""
 _TRAIN = (("VOC2007", "trainval"), ("VOC2012", "trainval"))
 _HELD_OUT = (("VOC2007", "test"),)
 _WAY_OUT = (
@@ -78,7 +79,7 @@ class _Pictures:
 def open_voc(root: str, image_size: int) -> DataSet:
     """Open VOC below ``root``: 2007 and, if present, 2012 to train with; 2007's test held out.
 
-    Things marked as difficult are left out, and so are pictures without other things.
+    Objects marked as difficult are left out, and so are pictures without other objects.
 
     Args:
         root: folder with ``VOCdevkit/`` or with ``VOC2007/``.
@@ -125,7 +126,7 @@ def _read(folder: Path, part: str, problems: list[str]) -> list[_Picture]:
         if picture is not None and picture.classes:
             found.append(picture)
     if not found and len(problems) == before:
-        problems.append(f"{listed}: no picture with a thing in it; {_WAY_OUT}")
+        problems.append(f"{listed}: no picture with an object in it; {_WAY_OUT}")
     return found
 
 

@@ -1,4 +1,4 @@
-"""Words as numbers without a word list: a hash of each, for data sets of plain text."""
+"""Numbers of words without a word list, for data sets of plain text: each is a hash of its word."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 PADDING, START, END = 0, 1, 2
 FIRST_WORD = 3
-"""First token of a word; smaller tokens are special."""
+"""Smallest token of a word; smaller tokens are special."""
 _WORD = re.compile(r"\w+|[^\w\s]")
 
 

@@ -94,7 +94,7 @@ def build_parser() -> argparse.ArgumentParser:
              "machine, libraries and settings are the same, and its other cells are kept",
     )  # fmt: skip
     parser.add_argument("--force", action="store_true", help="measure finished trials again")
-    parser.add_argument("--dry", action="store_true", help="say what would run; start nothing")
+    parser.add_argument("--dry", action="store_true", help="print the plan; start nothing")
     return parser
 
 
@@ -254,7 +254,7 @@ def _main(options: argparse.Namespace, command: list[str]) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure what is missing, write the record, and print the table; return the exit code."""
+    """Run the missing trials, write the record, and print the table; return the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     options = build_parser().parse_args(words)
     command = ["python", "-m", "harness.bench.overhead", *words]

@@ -27,7 +27,7 @@ SCHEMA_VERSION = 4
 
 @dataclass(frozen=True)
 class TrialStore:
-    """Finished trials below a folder, each in a file of its own.
+    """Finished trials below a folder, each in a separate file.
 
     A trial is returned in the form of the record: its numbers by each centre of ``numbers``, its
     ``rounds``, commit, load and conditions. ``sitting`` is the start time of the command that
@@ -124,7 +124,8 @@ def cells_of_record(path: Path) -> list[CellRecord]:
             fact = f"is of version {record['schema_version']}, not {SCHEMA_VERSION}"
             raise StoreError(f"{path}: {fact}; {hint}")
         cells: list[CellRecord] = record["cells"]
-        for cell in cells:  # read what is used later, so that a damaged record fails here
+        for cell in cells:
+            # Read every field that is used later, so that a damaged record fails here.
             name_of(cell)
             trials_of([cell])
     except (OSError, ValueError, KeyError, TypeError):
@@ -147,9 +148,10 @@ def make_record(
     """Return the record of the study.
 
     Args:
-        settings: settings of this command. found: finished trials of this command. environment:
-            description of this machine and this code. earlier: cells of the previous record; cells
-            that this command did not measure are kept.
+        settings: settings of this command.
+        found: finished trials of this command.
+        environment: description of this machine and this code.
+        earlier: cells of the previous record; cells that this command did not measure are kept.
     """
     made = [_cell_record(cell, settings, found) for cell in dict.fromkeys(t.cell for t in found)]
     measured = {name_of(cell) for cell in made}

@@ -220,8 +220,9 @@ def run_trial(trial: OverheadTrial, settings: Settings, folder: Path) -> Rounds:
     """Train the programs of a trial by turns, and return the periods of their steps.
 
     Args:
-        trial: the trial to run. settings: the plain script, the length of a turn, and the number of
-            steps to leave out. folder: runs and logs are written below it.
+        trial: the trial to run.
+        settings: the plain script, the length of a turn, and the number of steps to leave out.
+        folder: runs and logs are written below it.
 
     Raises:
         TrialError: a program failed, or trained other steps or slots than planned.
@@ -274,7 +275,7 @@ def _script(cell: OverheadCell, reference: str, out: Path) -> Program:
     if cell.logical > cell.num_workers:
         words += ["--accumulate", str(cell.logical // cell.num_workers)]
         words += ["--bare"] if cell.num_workers == 1 else []
-    # Give the plain script the heap settings of workers: they are no cost of elasticity.
+    # Give the plain script the heap settings of workers: they are not a cost of elasticity.
     heap = {**kept_heap.environment(), **cell.environment}
     script = Reference(reference, tuple(words))
     return Program(fixed_process(cell.training, script, cell.cores, heap, out), begun.exists)

@@ -109,8 +109,8 @@ def periods_in(turn: Turn, started: Sequence[float]) -> list[float]:
     The first step is left out because another program has filled the caches.
 
     Args:
-        turn: the turn that contains the steps. started: when each step started, ascending,
-            ``time.monotonic``.
+        turn: the turn that contains the steps.
+        started: when each step started, ascending, ``time.monotonic``.
     """
     own = started[bisect_left(started, turn.began) : bisect_right(started, turn.ended)]
     return [later - earlier for earlier, later in pairwise(own)][1:]

@@ -27,8 +27,8 @@ def lint(
 
     Args:
         rows: rows as a reader parsed them, or as ``from_trace`` makes them from a loaded trace.
-            cluster: also find jobs that do not fit on it, or on one of its hosts. profile: also
-            find deadlines that no number of slots can meet.
+        cluster: also find jobs that do not fit on it, or on one of its hosts.
+        profile: also find deadlines that no number of slots can meet.
     """
     found = [*refusals(rows), *wrong_units(rows), *_repeated(rows), _unsorted(rows), *_times(rows)]
     if cluster is not None:

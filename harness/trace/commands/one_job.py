@@ -22,10 +22,12 @@ def write_one_job(
 
     Args:
         folder: folder to write to, created if absent; files of the same name are overwritten.
-            workload: name in the pool. batch: global batch. sizes: the first is the requested
-            slots, the largest is the job's upper bound. steps: work, in steps of ``batch`` samples.
-            source: text that names the writer, for the manifest. logical_workers: logical workers
-            of the job; None: as many as its requested slots.
+        workload: name in the pool.
+        batch: global batch.
+        sizes: the first is the requested slots, the largest is the job's upper bound.
+        steps: work, in steps of ``batch`` samples.
+        source: text that names the writer, for the manifest.
+        logical_workers: logical workers of the job; None: as many as its requested slots.
     """
     folder.mkdir(parents=True, exist_ok=True)
     stem = f"{workload}-{batch}-{sizes[0]}of{max(sizes)}-{steps}"

@@ -35,9 +35,11 @@ def spread(rng: np.random.Generator, count: int, span_s: float, *, day_share: fl
     """Return ``count`` arrivals over a span, sorted; the first is at 0 and the last at its end.
 
     Args:
-        rng: the random stream. count: number of arrivals, at least 2. span_s: seconds from the
-            first to the last arrival. day_share: how much the rate swings over a day. 0: the same
-            at all hours (a Poisson process of known count). 1: no arrivals at the quietest moment.
+        rng: the random stream.
+        count: number of arrivals, at least 2.
+        span_s: seconds from the first to the last arrival.
+        day_share: how much the rate swings over a day. 0: the same at all hours (a Poisson process
+            of known count). 1: no arrivals at the quietest moment.
     """
     inner: list[float] = []
     while len(inner) < count - 2:

@@ -47,8 +47,10 @@ def write(generated: Generated, folder: Path, name: str, options: Mapping[str, o
     files. A crash leaves the old trace, the new one, or none.
 
     Args:
-        generated: the drawn trace. folder: folder to write to, created if absent. name: name of the
-            trace. options: options of the generator including the seed, for the trace's source.
+        generated: the drawn trace.
+        folder: folder to write to, created if absent.
+        name: name of the trace.
+        options: options of the generator including the seed, for the trace's source.
 
     Raises:
         OSError: the files cannot be written.

@@ -52,7 +52,7 @@ class ModelArts:
     nodes: int = 1
     """Nodes of each job in the log, on which the training times were measured."""
     max_slots: int = 16
-    """Most nodes of a job (n_max)."""
+    """Largest number of nodes of a job (n_max)."""
     keep_short: bool = False
     """True to include the jobs below 5 min (the paper's heterogeneous set)."""
     workload: str = ""

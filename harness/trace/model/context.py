@@ -34,7 +34,7 @@ class TransformContext:
 
 
 class Transform(Protocol):
-    """A function from trace to trace: a frozen dataclass of its options.
+    """Function from trace to trace, as a frozen dataclass of its options.
 
     Equal traces, options and contexts give equal traces. Every step leaves one readable line in the
     trace's history, which the run's manifest repeats.

@@ -57,8 +57,9 @@ class TraceEvent:
             of_jobs = ", ".join(kind for kind in TraceEventKind if kind.is_of_job)
             raise ValueError(f"{self.kind} with job {self.job_id!r}; only {of_jobs} have a job")
         if self.kind.is_of_job == bool(self.slots):
-            raise ValueError(f"{self.kind} with slots {self.slots}; only slots_down and slots_up "
-                             "have slots")
+            raise ValueError(
+                f"{self.kind} with slots {self.slots}; only slots_down and slots_up have slots"
+            )
         if any(slot < 0 for slot in self.slots) or list(self.slots) != sorted(set(self.slots)):
             raise ValueError(f"slots are {self.slots}; give each once, from 0, ascending")
 
@@ -81,7 +82,8 @@ def on_devices(
     A device goes down, and comes up, with all its slots.
 
     Args:
-        events: events whose slots are indices of devices. devices: slots of each device.
+        events: events whose slots are indices of devices.
+        devices: slots of each device.
     """
     return tuple(
         event

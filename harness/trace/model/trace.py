@@ -128,8 +128,9 @@ class Trace:
         """Return the trace with these jobs, sorted, and the note added to its history.
 
         Args:
-            note: description of the change, with its numbers, for the manifest. jobs: the jobs that
-                are left, changed or not, in any order. generated: fields that the step made up.
+            note: description of the change, with its numbers, for the manifest.
+            jobs: the jobs that are left, changed or not, in any order.
+            generated: fields that the step made up.
 
         Raises:
             TraceError: no job is left, or the trace has events, which may no longer fit.

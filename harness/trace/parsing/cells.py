@@ -127,8 +127,10 @@ class Cells:
         """Return the field in seconds, from its unit.
 
         Args:
-            field: field of the job. units: unit by field; seconds if a field has none. calendar:
-                rules for reading dates. optional: an empty cell is NaN without a problem.
+            field: field of the job.
+            units: unit by field; seconds if a field has none.
+            calendar: rules for reading dates.
+            optional: an empty cell is NaN without a problem.
         """
         unit = units.get(field, "s")
         if unit in SECONDS:

@@ -20,7 +20,7 @@ _REQUIRED = ("arrival", "slots")
 
 
 def contradictions(reader: ColumnOptions) -> list[str]:
-    """Return all contradictions between the reader's options, one a line, each with the way out."""
+    """Return all contradictions between the reader's options, one line each, with the way out."""
     return [*_unknown(reader), *_twice(reader), *_times(reader), *_work(reader), *_rest(reader)]
 
 

@@ -30,8 +30,9 @@ def chosen(table: Table, columns: Columns, problems: list[str]) -> dict[str, str
     """Return the file's own column name for every field; fields with a problem are left out.
 
     Args:
-        table: table of the file. columns: possible column names of every field. problems: receives
-            one line for each field with no column in the file, or with several.
+        table: table of the file.
+        columns: possible column names of every field.
+        problems: receives one line for each field with no column in the file, or with several.
     """
     names: dict[str, str] = {}
     for field, possible in spellings(columns).items():
@@ -66,9 +67,11 @@ def extracted(
     column.
 
     Args:
-        table: table as it is in the file. names: the column of every field. patterns: field to a
-            regular expression with one group. no_value: texts that mean "no value". problems:
-            receives one line for every cell in which nothing matches.
+        table: table as it is in the file.
+        names: the column of every field.
+        patterns: field to a regular expression with one group.
+        no_value: texts that mean "no value".
+        problems: receives one line for every cell in which nothing matches.
     """
     columns, originals, renamed = {}, {}, dict(names)
     for field, pattern in patterns.items():

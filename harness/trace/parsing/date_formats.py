@@ -13,7 +13,7 @@ _WEEKS, _WEEKDAYS = frozenset("UWV"), frozenset("aAwu")
 
 
 def format_problems(date_format: str) -> list[str]:
-    """Return the mistakes of a format, one a line, each with the way out."""
+    """Return the mistakes of a format, one line each, with the way out."""
     named = f"date_format {date_format!r}"
     try:
         _tried(date_format)

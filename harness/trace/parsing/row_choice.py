@@ -41,11 +41,12 @@ def kept(
     """Return the rows that every rule keeps.
 
     Args:
-        table: table as it is in the file. keep_where: column to values; rows with any other value
-            are left out. drop_where: column to values; rows with one of these values are left out.
-            keep_matching: column to expressions; rows in which none is found are left out.
-            drop_matching: column to expressions; rows in which any is found are left out. no_value:
-            texts that count as empty, in addition to matching themselves.
+        table: table as it is in the file.
+        keep_where: column to values; rows with any other value are left out.
+        drop_where: column to values; rows with one of these values are left out.
+        keep_matching: column to expressions; rows in which none is found are left out.
+        drop_matching: column to expressions; rows in which any is found are left out.
+        no_value: texts that count as empty, in addition to matching themselves.
 
     Raises:
         TraceError: no row is left.

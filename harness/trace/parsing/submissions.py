@@ -42,7 +42,7 @@ class Submissions:
     elastic: Sequence[bool] | bool = True
     min_slots: Ints | None = None
     max_slots: Floats | None = None
-    """Most slots of each job; NaN: no limit."""
+    """Largest number of slots of each job; NaN: no limit."""
     logical_workers: Floats | None = None
     """Logical workers of each job; NaN: as many as its slots."""
     deadline_kind: DeadlineKind = DeadlineKind.HARD
@@ -77,7 +77,9 @@ class Submissions:
         value.
 
         Args:
-            name: field of this class. row: number of the row. verb: word between column and text.
+            name: field of this class.
+            row: number of the row.
+            verb: word between column and text.
         """
         if texts := self.shown.get(name):
             return " and ".join(f"{column} {verb}{cells[row]}" for column, cells in texts.items())

@@ -66,8 +66,8 @@ class Table:
         """Return the table with these columns changed or added.
 
         Args:
-            changed: new cells by column. originals: texts that messages show for these cells; other
-                columns keep theirs.
+            changed: new cells by column.
+            originals: texts that messages show for these cells; other columns keep theirs.
         """
         return replace(
             self,
@@ -170,9 +170,10 @@ def to_table(
     A delimiter at the end of every line, with nothing after it, does not make a column.
 
     Args:
-        rows: rows of one file. header: names of the columns of a file that has no header line.
-            ragged: receives one problem for each row of the wrong length, which is then left out;
-            None: such rows are refused.
+        rows: rows of one file.
+        header: names of the columns of a file that has no header line.
+        ragged: receives one problem for each row of the wrong length, which is then left out; None:
+            such rows are refused.
 
     Raises:
         TraceError: there is no row, or rows are of the wrong length (all of them are named).

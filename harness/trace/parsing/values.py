@@ -187,7 +187,8 @@ def parts_s(cell: str) -> float:
 
 
 def _number(cell: str) -> float:
-    value = float(cell)  # float() also accepts 1_000 and digits of other scripts, which are mistakes here
+    # Float() also accepts 1_000 and digits of other scripts, which are mistakes here.
+    value = float(cell)
     if not math.isfinite(value) or "_" in cell or not cell.isascii():
         raise ValueError
     return value

@@ -16,8 +16,8 @@ class CapDemand:
 
     The recorded duration belongs to the old demand. ``duration: stretch`` multiplies it by old over
     new slots, which keeps the slot-seconds like the work (linear scaling is assumed). ``duration:
-    keep`` leaves it unchanged. A ``RecomputeWork`` that follows then sets the work to what the
-    smaller demand does in that time.
+    keep`` leaves it unchanged. A ``RecomputeWork`` that follows then sets the work to that of the
+    smaller demand in the same time.
 
     Slot ranges are cut to the cap where they start above it.
     """

@@ -253,7 +253,7 @@ def _event(values: Mapping[str, str]) -> TraceEvent:
 
 
 _SLOT_DIGITS = 6
-"""Most digits of a slot's number, which bounds the memory that a range in the file can take."""
+"""Largest number of digits of a slot's number, which bounds the memory for a range in the file."""
 
 
 def _slots(text: str) -> Iterator[int]:

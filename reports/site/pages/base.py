@@ -1,4 +1,4 @@
-"""Structure and data of the report's pages that belong to no paper and no study."""
+"""Structure and data of the report's pages on questions over all studies."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Material:
-    """Data that pages are made of."""
+    """Data from which pages are built."""
 
     papers: Sequence[Paper]
     verdicts: Sequence[ClaimVerdict]
@@ -71,7 +71,7 @@ class Section:
     missing: str = ""
     """Reason why there is nothing to see; "" if there is something."""
     is_prose: bool = False
-    """True if the table has sentences: on a phone its cells are below each other."""
+    """True if the table has sentences; a phone then shows its cells below each other."""
     links: Mapping[str, str] = field(default_factory=dict)
     """Targets of links, by name in the first column."""
 
@@ -95,7 +95,7 @@ class Page:
 
 
 def named_anew(runs: Sequence[ReportRun]) -> list[ReportRun]:
-    """Return the runs of one study under the names that its own page uses."""
+    """Return the runs of a study with the names that they have on the study's page."""
     return name(run.stored for run in runs)
 
 
@@ -114,7 +114,7 @@ def overhead_records(directories: Sequence[Path]) -> dict[str, Mapping[str, Any]
 def plan_records(directories: Sequence[Path]) -> dict[str, Mapping[str, Any]]:
     """Return the records of ``python -m systems.schedulers.hu`` at or below folders of results.
 
-    A key is the name of the machine's folder, which has the record's folder in it.
+    A key is the name of the machine's folder, which contains the record's folder.
 
     Raises:
         StoreError: a record is damaged.

@@ -1,4 +1,4 @@
-"""Page on the time of decisions: by live jobs in replays, and of methods that plan whole nodes."""
+"""Page on the time of decisions: by live jobs in replays, and for methods that plan whole nodes."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def build(material: Material) -> Page:
         Section(
             name=f"decisions-{each.study}",
             title=f"By live jobs: {each.study}",
-            text="Milliseconds of the scheduler's calls, by the mean number of live jobs of a run;"
-            " what bins are made of stands below the figure on the study's page.",
+            text="Milliseconds of the scheduler's calls, by the mean number of live jobs of a "
+            "run; the caption of the figure on the study's page explains the bins.",
             table=each.table,
             pictures=[each] if each.has_picture else (),
-            missing="" if each.table else "its runs have no timed decisions.",
+            missing="" if each.table else "the runs have no timed decisions.",
         )
         for each in drawn
     ]
@@ -31,8 +31,9 @@ def build(material: Material) -> Page:
         name="decisions",
         short="Decisions",
         title="How long decisions take",
-        lead="Wall clock of the scheduler's calls as more jobs are live, and of the ways to find an"
-        " optimal plan of whole nodes, held to one another on the same drawn instances.",
+        lead="Wall-clock time of the scheduler's calls over the number of live jobs, and of "
+        "methods that find an optimal plan of whole nodes, compared on the same drawn "
+        "instances.",
         sections=sections
         or [Section("decisions-none", "Decisions", "", missing="no record times decisions.")],
     )
@@ -44,11 +45,11 @@ def _plans(name: str, record: Mapping[str, Any]) -> Section:
     return Section(
         name=f"plans-{name}",
         title=f"Hu's allocator, fast and exact: {settings['jobs']} jobs",
-        text=f"{settings['trials']} drawn instances of {settings['jobs']} jobs,"
-        f" {settings['steps']} steps and {settings['nodes']} nodes, each planned by every method in"
-        f" an order drawn anew, to a gap of {settings['gap']:.1%}; {cpu}. Below the bound: what a"
-        " plan's value lacks to the best bound that any of the methods has proven, so that the"
-        " optimum may be nearer.",
+        text=f"{settings['trials']} drawn instances of {settings['jobs']} jobs, "
+        f"{settings['steps']} steps and {settings['nodes']} nodes, each planned by every method "
+        f"in a newly drawn order, to a gap of {settings['gap']:.1%}; {cpu}. Below the bound: the "
+        "distance of a plan's value from the best bound that any method has proven; the distance "
+        "from the optimum can be smaller.",
         table=_plan_table(settings["methods"], rows),
     )
 

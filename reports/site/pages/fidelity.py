@@ -1,4 +1,4 @@
-"""Page on the error of simulation, and on the likeness of the records to papers' experiments."""
+"""Page on the error of simulation, and on the similarity of the records to papers' experiments."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from reports.site.pages.base import Material, Page, Section, named_anew
 TARGETS: Mapping[str, float] = {"jct_mean_s": 0.03, "makespan_s": 0.03}
 """Target of the relative error of simulation, by metric (docs/simulated-against-live.md)."""
 JOB_TARGET, JOB_PERCENT = 0.05, 95
-"""Largest error of single jobs' JCT that is aimed at, and the percentile over jobs it is for."""
+"""Target of the error of single jobs' JCT, and the percentile over jobs to which it applies."""
 _JOBS_AT_OWN_SPEEDS = "resimulated_jct_error_p95"
 TARGET_SEEDS = 10
-"""Live trials of a system that the target asks for."""
+"""Number of live trials of a system that the target requires."""
 _PERCENT = "\N{NO-BREAK SPACE}%"  # no line ends between a number and its sign
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Runs of one setting in a live engine and in simulation."""
+    """Runs of one setting in a live and in a simulated engine."""
 
     study: str
     simulation: str
@@ -41,17 +41,18 @@ class Pair:
 
 
 def build(material: Material) -> Page:
-    """Return the page: errors and targets, order of systems, conditions, fidelity of verdicts."""
+    """Return the page with errors and targets, order of systems, conditions, and fidelity of
+    verdicts."""
     pairs = list(_pairs(material))
     return Page(
         name="fidelity",
         short="Fidelity",
         title="Fidelity: simulated against live",
-        lead="What simulation says of runs that were really trained, held to the target:"
-        f" mean JCT and makespan within {100 * TARGETS['jct_mean_s']:g}{_PERCENT}, the"
-        f" {JOB_PERCENT}th percentile of single jobs' errors within {100 * JOB_TARGET:g}{_PERCENT},"
-        f" with {TARGET_SEEDS} live trials, every step executed and a profile from another trace;"
-        " and no two schedulers swapped that live runs can tell apart.",
+        lead="Simulated compared with live runs, against these targets: mean JCT and makespan "
+        f"within {100 * TARGETS['jct_mean_s']:g}{_PERCENT}, the {JOB_PERCENT}th percentile of "
+        f"single jobs' errors within {100 * JOB_TARGET:g}{_PERCENT}, with {TARGET_SEEDS} live "
+        "trials, every step executed and a profile from another trace; and the same order of any "
+        "two schedulers that live runs can distinguish.",
         sections=[
             _errors(material, pairs),
             _orders(pairs, material),
@@ -74,10 +75,10 @@ def _pairs(material: Material) -> Iterator[Pair]:
 
 
 def word(error: Estimate, target: float) -> str:
-    """Return in words whether an error keeps a target, by its interval.
+    """Return a word on whether an error meets a target, by its interval.
 
     Args:
-        error: mean relative error over trials.
+        error: mean relative error over trials, with its interval.
         target: largest error aimed at, in either direction.
     """
     if error.half_width is None:
@@ -128,20 +129,18 @@ def _errors(material: Material, pairs: Sequence[Pair]) -> Section:
     return Section(
         "fidelity-errors",
         "Errors of the simulator",
-        "Simulated over live, minus 1; of single jobs without sign, the percentile over jobs."
-        " Where speeds and costs are drawn (simulated_varied), simulated is their mean. A"
-        " target is met if the whole interval keeps it and not met if none of it does; there is"
-        f" a 95% interval from {MIN_TRIALS} trials on. An error"
-        " inside what live runs differ among themselves (live spread) is nothing"
-        " that simulation could do better; of single jobs it is the same percentile where the mean"
-        " of the other live trials stands in for a simulation. The machine's speed is the time that"
-        " the profile gives"
-        " the steps that were executed over the time that they took, mean over trials. At its own"
-        " speeds is what is left where each live trial is simulated again with the speeds that its"
-        " workers had, so what the simulator leaves out; with a ≈ live times were multiplied by"
-        " the machine's speed instead, which is rougher: one factor for all workloads, and no"
-        " other decisions."
-        f" {levels.MEANING}",
+        "Simulated over live, minus 1; for single jobs the percentile over jobs, without sign. "
+        "If speeds and costs are drawn (simulated_varied), simulated values are means. A target "
+        "is met if the whole interval meets it, and not met if no part of the interval does; "
+        f"there is a 95% interval from {MIN_TRIALS} trials on. No simulation can improve on an "
+        "error inside the differences among live runs (live spread); for single jobs, the live "
+        "spread is the same percentile with the mean of the other live trials in place of a "
+        "simulation. The machine's speed is the time of the executed steps by the profile over "
+        "the time that they took, mean over trials. 'At its own speeds' is the error after each "
+        "live trial is simulated again with its workers' own speeds: the part due to what the "
+        "simulator leaves out. With a ≈, live times were multiplied by the machine's speed "
+        "instead. That is less exact, because it uses one factor for all workloads and keeps the "
+        f"decisions. {levels.MEANING}",
         Table(header, rows) if rows else None,
         pictures=[drawn for drawn in shown if drawn.has_picture],
         missing="" if rows else "no system of a study here ran in both engines.",
@@ -171,7 +170,7 @@ def _speed_cells(one: Comparison) -> list[str]:
 
 
 def job_errors(trials: Sequence[ReportRun]) -> list[float]:
-    """Return for every live trial of a system the error of its jobs' JCT, a percentile over jobs.
+    """Return for every live trial of a system a percentile, over jobs, of the error of their JCT.
 
     A trial is compared with the mean of the simulations of its seed.
     """
@@ -194,7 +193,8 @@ def _mean_times(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def job_spread(trials: Sequence[ReportRun]) -> float | None:
-    """Return the error of jobs' JCT if the mean of the seed's other live trials predicts a trial.
+    """Return the error of jobs' JCT when a trial is predicted by the mean of its seed's other live
+    trials.
 
     The error is a percentile over jobs, as in ``job_errors``, and a mean over trials. Even a
     prediction that knows all other trials has this error. The result is None without another trial.
@@ -220,7 +220,7 @@ def _percentile(ours: Mapping[str, float], theirs: Mapping[str, float]) -> list[
 
 
 def _job_errors_at_own_speeds(trials: Sequence[ReportRun]) -> Estimate | None:
-    """Return the jobs' error if all live trials were simulated again at their own speeds."""
+    """Return the jobs' error at the trials' own speeds; None unless all were simulated again."""
     found = [
         run.metrics.get(_JOBS_AT_OWN_SPEEDS) for run in trials if run.is_live and run.is_drawable
     ]
@@ -249,10 +249,10 @@ def _orders(pairs: Sequence[Pair], material: Material) -> Section:
     return Section(
         "fidelity-order",
         "Order of systems",
-        "Two systems of one setting: the ratio of their live means with Welch's interval (on"
-        " logarithms, not corrected for the number of pairs), and the ratio of the simulated"
-        " ones. Swapped are those that live runs tell"
-        " apart and simulation puts the other way round.",
+        "Two systems of one setting: the ratio of their live means with Welch's interval (on "
+        "logarithms, not corrected for the number of pairs), and the ratio of the simulated "
+        "ones. Swapped pairs are distinguishable in live runs, but have the opposite order in "
+        "simulation.",
         Table(header, rows) if rows else None,
         missing="" if rows else "no two systems of one setting ran in both engines.",
         links=material.links(),
@@ -270,7 +270,7 @@ def _order(ours: Sequence[ReportRun], theirs: Sequence[ReportRun], metric: str) 
     effect, expected = fmean(live_a) - fmean(live_b), fmean(simulated_a) - fmean(simulated_b)
     half = welch_half_width(live_a, live_b, CONFIDENCE)
     if abs(effect) <= half:
-        text = "not told apart live"
+        text = "not distinguishable live"
     else:
         text = "same" if effect * expected > 0 else "swapped"
     interval = f"{math.exp(effect - half):.3g} to {math.exp(effect + half):.3g}"
@@ -309,12 +309,12 @@ def _conditions(material: Material, pairs: Sequence[Pair]) -> Section:
         )
     header = ["study", "simulation", "engine", "systems", "fewest live trials",
               "steps executed, %", "paced", "profile measured there",
-              "as the target asks"]  # fmt: skip
+              "meets the target's conditions"]  # fmt: skip
     return Section(
         "fidelity-conditions",
-        "Under which conditions",
-        "A paced run follows the profile that simulation reads too: what it tests is the"
-        " replay and the cost of changes, not the speeds.",
+        "Conditions of the comparison",
+        "A paced run follows the same profile as the simulation. It tests the replay and the "
+        "cost of changes, not the speeds.",
         Table(header, rows) if rows else None,
         missing="" if rows else "no system of a study here ran in both engines.",
         links=material.links(),
@@ -342,10 +342,11 @@ def _alone(material: Material, pairs: Sequence[Pair]) -> Section:
             rows.append([study, str(len(live)), str(len(groups(live, "system"))), kind])
     return Section(
         "fidelity-alone",
-        "Live studies without a simulation beside them",
-        "Their numbers are measured; that simulation would give the same is not shown by them.",
+        "Live studies without simulated runs",
+        "Their numbers are measured. They do not show whether simulation would give the same "
+        "numbers.",
         Table(["study", "live runs", "systems", "pace"], rows) if rows else None,
-        missing="" if rows else "every study with live runs has simulated ones beside them.",
+        missing="" if rows else "every study with live runs also has simulated runs.",
         links=material.links(),
     )
 
@@ -359,9 +360,9 @@ def _verdicts(material: Material) -> Section:
         rows.append([fidelity.value, str(len(own)), ", ".join(studies)])
     return Section(
         "fidelity-verdicts",
-        "What the verdicts rest on",
-        "Criteria that records decide, by how like the paper's experiment their least faithful run"
-        " is.",
+        "Experiments behind the verdicts",
+        "Number of criteria that records decide, by the run that is least similar to the paper's "
+        "experiment.",
         Table(["fidelity", "criteria", "studies"], rows) if judged else None,
-        missing="" if judged else "no record here decides a criterion.",
+        missing="" if judged else "no record decides a criterion.",
     )

@@ -36,32 +36,32 @@ def build(material: Material) -> Page:
             Section(
                 "machines",
                 "Machines",
-                "Cores are those that the runs were allowed to use. Machines are told apart by"
-                " processor, cores and accelerators.",
+                "Cores are those that the runs were allowed to use. Machines are distinguished "
+                "by processor, cores and accelerators.",
                 _machine_table(machines),
             ),
             Section(
                 "made-with",
-                "What each study was made with",
-                "Commits are states of this project's code; runs with changes were made with files"
-                " that differ from their commit.",
+                "Code and machine of each study",
+                "Commits are states of this project's code; runs 'with changes' were made with "
+                "files that differ from their commit.",
                 _study_table(by_study),
                 links=links,
             ),
             Section(
                 "load",
                 "Load when the runs began",
-                "The machine's own 1-minute average when a run began, over its cores: 0 is idle,"
-                " 1 and more means that somebody wanted every core. What a study's own last run"
-                " left behind is part of it.",
+                "The machine's own 1-minute average when a run began, over its cores: at 0 the "
+                "machine was idle, at 1 or more all cores were in use. The load includes the "
+                "study's own previous run.",
                 _load_table(by_study),
                 links=links,
             ),
             Section(
                 "versions",
                 "Versions of packages",
-                "Every version in any manifest. A study that a version is not in was made with"
-                " another, or without the package.",
+                "Every version in any manifest. Studies without a version were made with another "
+                "version, or without the package.",
                 _version_table(by_study),
             ),
         ],

@@ -27,13 +27,14 @@ _NOTHING_CHANGED = ": A/A"
 
 
 def build(material: Material) -> Page:
-    """Return the page: stock training and runs against repetitions, rescales against no change."""
+    """Return the page with A/A trials of steps and rescales, repeated runs, and measured
+    profiles."""
     return Page(
         name="noise",
         short="Noise",
-        title="Noise: the same against the same",
-        lead="What the records say about differences that have no cause. A difference between two"
-        " systems that lies inside these is not distinguishable from nothing.",
+        title="Noise: repetitions of the same",
+        lead="Differences in the records that have no cause. A difference between two systems "
+        "that is no larger than these is not distinguishable from zero.",
         sections=[
             _steps(material),
             _samples_lost(material),
@@ -58,12 +59,12 @@ def _steps(material: Material) -> Section:
               "95% interval, %", "load, median", "record"]  # fmt: skip
     return Section(
         "noise-steps",
-        "A step of stock training beside itself",
-        "The same stand-alone script with stock DistributedDataParallel twice, in stretches of"
-        " drawn order: how much longer a step of the second was. Geometric mean over"
-        " trials, with the bootstrap interval; beside it the median 1-minute load of the machine.",
+        "A step of stock training, measured twice",
+        "The same stand-alone script with stock DistributedDataParallel ran twice, in stretches "
+        "of drawn order: how much longer a step of the second was. Geometric mean over trials, "
+        "with the bootstrap interval; the last column is the median 1-minute load of the machine.",
         Table(header, rows) if rows else None,
-        missing="" if rows else "no record of python -m harness.bench.overhead is here.",
+        missing="" if rows else "there is no record of python -m harness.bench.overhead.",
     )
 
 
@@ -87,7 +88,7 @@ def _step_row(
 
 
 def _samples_lost(material: Material) -> Section:
-    """Return the section with the A/A rows of the studies' own tables."""
+    """Return the section with the A/A rows from the tables of the studies."""
     shown = [drawn for drawn in material.drawn if drawn.figure == "samples_lost_noise"]
     rows, header = [], ["workload, change"]
     for drawn in shown:
@@ -102,13 +103,13 @@ def _samples_lost(material: Material) -> Section:
         ]
     return Section(
         "noise-samples-lost",
-        "Samples lost to nothing",
-        "The formula of samples lost at random moments at which nothing was changed, over as long"
-        " a time as a change takes, in steps of the job's batch: percentiles over A/A trials. The"
-        " figures hold the losses of real changes beside them.",
+        "Samples lost without a change",
+        "The formula of samples lost, evaluated at random moments without a change, over as long "
+        "a time as a change takes, in steps of the job's batch: percentiles over A/A trials. The "
+        "studies' figures compare the losses of real changes with these.",
         Table(header, rows) if rows else None,
         pictures=[drawn for drawn in shown if drawn.has_picture],
-        missing="" if rows else "no study here has A/A trials of rescales.",
+        missing="" if rows else "no study has A/A trials of rescales.",
     )
 
 
@@ -127,10 +128,10 @@ def _live(material: Material) -> Section:
     return Section(
         "noise-live",
         "Repeated live runs",
-        "Runs that differ in seed or repetition alone, all really trained. Shares of their mean;"
-        f" the interval is Student's, given from {MIN_TRIALS} trials on. {levels.MEANING}",
+        "Really trained runs that differ only in seed or repetition. Numbers are shares of their "
+        f"mean; the interval is Student's, given from {MIN_TRIALS} trials on. {levels.MEANING}",
         Table(header, rows) if rows else None,
-        missing="" if rows else "no live run here was repeated.",
+        missing="" if rows else "no live run was repeated.",
         links=material.links(),
     )
 
@@ -161,10 +162,10 @@ def _outliers(material: Material) -> Section:
     return Section(
         "noise-outliers",
         "Outliers, reported and kept",
-        f"Runs more than {RANGES} interquartile ranges beyond the quartiles of their cell: runs"
-        " that differ in seed or repetition alone, live ones, and simulations of one seed by their"
-        f" wall clock. Of {num_cells:,} cells (one metric each) with at least {MIN_TRIALS} trials,"
-        f" {len(rows):,} have any. They are kept: every number of the report has them in it.",
+        f"Runs more than {RANGES} interquartile ranges beyond the quartiles of their cell. A cell "
+        "has live runs that differ only in seed or repetition, or simulations of one seed (their "
+        f"wall-clock times). Of {num_cells:,} cells (one metric each) with at least {MIN_TRIALS} "
+        f"trials, {len(rows):,} have any. They are kept: every number of the report includes them.",
         Table(header, rows) if rows else None,
         missing="" if rows else _no_outliers(num_cells),
         links=material.links(),
@@ -174,7 +175,7 @@ def _outliers(material: Material) -> Section:
 def _no_outliers(num_cells: int) -> str:
     if num_cells:
         return "no run is an outlier."
-    return f"no cell here has {MIN_TRIALS} trials."
+    return f"no cell has {MIN_TRIALS} trials."
 
 
 def _spread(values: Sequence[float]) -> list[str]:
@@ -190,7 +191,8 @@ def _spread(values: Sequence[float]) -> list[str]:
 
 
 def _is_drawn(run: ReportRun) -> bool:
-    """Return whether a run's repetitions differ on purpose: its engine draws speeds and costs."""
+    """Return whether a run's repetitions differ on purpose, because its engine draws speeds and
+    costs."""
     choices = run.stored.manifest.get("choices") or {}
     return bool(choices.get("engine") == "simulated_varied")
 
@@ -214,10 +216,10 @@ def _simulated(material: Material) -> Section:
     return Section(
         "noise-simulated",
         "Repeated simulations",
-        "Simulations of one configuration and seed, repeated: their records are to be the same"
-        " byte for byte, but for the table of decision latencies, which is about the machine.",
+        "Simulations of one configuration and seed, repeated: their records have to be the same "
+        "byte for byte, except for the table of decision latencies, which depends on the machine.",
         Table(header, rows) if rows else None,
-        missing="" if rows else "no simulation here was repeated with the same seed.",
+        missing="" if rows else "no simulation was repeated with the same seed.",
         links=material.links(),
     )
 
@@ -256,8 +258,8 @@ def _profiles(material: Material) -> Section:
     return Section(
         "noise-profiles",
         "Measured profiles",
-        "The profiles that runs here rest on and that tell their spread: of a throughput, at one"
-        " workload, batch and number of workers, largest minus smallest trial over the median.",
+        "Profiles that the runs use and that state a spread: the largest minus the smallest "
+        "trial over the median, of a throughput at one workload, batch and number of workers.",
         Table(header, rows) if rows else None,
-        missing="" if rows else "no run here rests on a profile that tells its spread.",
+        missing="" if rows else "no run uses a profile that states its spread.",
     )

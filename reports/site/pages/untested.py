@@ -1,4 +1,4 @@
-"""Page on the entries without a verdict, and what a verdict would need."""
+"""Page on the entries without a verdict, and on the requirements of a verdict."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def build(material: Material) -> Page:
     return Page(
         name="untested",
         short="Not tested",
-        title="What is not tested",
-        lead=f"{len(missing)} of {len(material.verdicts)} entries have no verdict:"
-        f" {counts[Status.NOT_HERE]} cannot be tested here, {counts[Status.AWAITED]} await"
-        f" records of a study that is there, {counts[Status.OPEN]} await a study.",
+        title="Claims that are not tested",
+        lead=f"{len(missing)} of {len(material.verdicts)} entries have no verdict: "
+        f"{counts[Status.NOT_HERE]} cannot be tested here, {counts[Status.AWAITED]} await records "
+        f"of an existing study, {counts[Status.OPEN]} await a study.",
         sections=[
             _section(
                 paper.id, paper.short, [v for v in missing if v.claim.paper == paper.id],
@@ -43,7 +43,7 @@ def _section(paper: str, short: str, verdicts: Sequence[ClaimVerdict], num_entri
         name=f"untested-{paper}",
         title=short,
         text=f"{len(verdicts)} of {num_entries} entries.",
-        table=Table(["entry", "claims", "state", "what it would need"], rows) if rows else None,
+        table=Table(["entry", "claims", "state", "requirements"], rows) if rows else None,
         missing="" if rows else "every entry has a verdict.",
         is_prose=True,
         links=links,

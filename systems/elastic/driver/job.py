@@ -23,6 +23,21 @@ from systems.elastic.driver.job_status import JobStatus
 from systems.elastic.driver.launch import STORE, ElasticProcesses
 from systems.elastic.driver.pending_change import Verdict
 from systems.elastic.driver.processes import Process, ProcessTable
+from systems.elastic.wire.messages import (
+    DRIVER_CHANNELS,
+    AdjustFailed,
+    AdjustKept,
+    AdjustRetry,
+    Deposed,
+    Leads,
+    LeadsNot,
+    Recovered,
+    Recovering,
+    RecoveryFailed,
+    Straggler,
+    Suspect,
+    Switched,
+)
 from systems.elastic.wire.options import ElasticOptions
 from systems.runtime.driver.ending import (
     EXIT_TIMEOUT_S,
@@ -42,12 +57,28 @@ from systems.runtime.driver.job_protocol import (
     MakeJob,
     Saved,
 )
-from systems.runtime.wire.control_server import Connection
+from systems.runtime.wire.control_server import Channels, Connection
+from systems.runtime.wire.messages import (
+    Beat,
+    Checkpoint,
+    CheckpointWritten,
+    Failed,
+    Finished,
+    FirstStep,
+    JobReport,
+    Left,
+    MayExit,
+    SetTarget,
+    StepsDone,
+    Stop,
+    StoppedAtCheckpoint,
+    StoreReady,
+    Warned,
+)
+from systems.runtime.wire.protocol import ControlError, Message, kind_of
 
 STORE_ATTEMPTS = 3
 """Number of store processes that may fail in a row before one serves; then the job is lost."""
-_STANDING = ("first_step", "progress", "left", "checkpoint", "saved", "finished")
-"""Kinds of messages by which the first worker tells the job's progress."""
 
 
 def elastic_jobs(options: ElasticOptions, cluster: Cluster) -> MakeJob:
@@ -133,7 +164,7 @@ class ElasticJob:
         if change.kind is ChangeKind.SUSPEND:
             self._job_status.phase = Phase.STOPPING
             self._deadline = time.monotonic() + self._options.runtime.stop_timeout_s
-            self._present.process_table.tell_all({"kind": "stop"})
+            self._present.process_table.tell_all(Stop())
         else:
             self._present.adjust(change)
 
@@ -151,40 +182,38 @@ class ElasticJob:
         """Set another target step; workers without an order learn it from their order."""
         self._job_status.target_step = target_step
         if self._work is not None:
-            self._work.process_table.tell_all({"kind": "hold", "target_step": target_step})
+            self._work.process_table.tell_all(SetTarget(target_step=target_step))
 
-    # ResendBuffer.
+    # Events from the driver.
 
     def greeted(self, connection: Connection) -> bool:
         """Accept a process that greeted with the right token. Return whether it was awaited."""
         return self._work is not None and self._work.process_table.greeted(connection)
 
-    def heard(self, connection: Connection, message: Mapping[str, Any]) -> None:
+    def heard(self, connection: Connection, message: Message) -> None:
         """Handle a process's message."""
         work, process = self._work, self._speaker(connection)
         if work is None or process is None:
             return  # a process of an earlier start
         if process.name == STORE:
-            if message["kind"] == "store":
-                work.process_table.store_ready(message["address"], message["port"])
-            elif message["kind"] == "beat":
-                work.process_table.store_lives()
+            self._heard_store(work, message)
             return
-        kind, worker = message["kind"], process.name
-        if kind in ("checkpoint", "saved"):
-            self._job_status.checkpoint = Saved.from_message(
-                message
-            )  # also from one that has died since
-        if self._job_status.phase is Phase.ENDING and kind not in ("left", "failed"):
+        if isinstance(message, Checkpoint):
+            self._job_status.checkpoint = Saved.of(message)  # also from one that has died since
+        if self._job_status.phase is Phase.ENDING and not isinstance(message, Left | Failed):
             return
-        # The worker that says ``finished`` is the first, also if the driver does not know that yet.
-        is_first = worker in work.firsts or kind == "finished"
-        if kind in _STANDING and is_first and message["step"] >= self.step:
-            self._job_status.stand(message)
-        handler: Callable[[Process, Mapping[str, Any]], None] | None
-        handler = getattr(self, f"_on_{kind}", None) or getattr(work, f"on_{kind}", None)
-        if handler is not None:
-            handler(process, message)
+        if isinstance(message, JobReport):
+            # The worker that has finished is the first, also if the driver does not know that yet.
+            is_first = process.name in work.firsts or isinstance(message, Finished)
+            if is_first and message.progress.step >= self.step:
+                self._job_status.stand(message.progress)
+        kind = type(message)
+        if kind in OF_JOB:
+            OF_JOB[kind](self, process, message)
+        elif kind in OF_MEMBERS:
+            OF_MEMBERS[kind](work, process, message)
+        elif kind not in HANDLED_ELSEWHERE:
+            raise ControlError(f"a worker sent {kind_of(message)!r}")
 
     def disconnected(self, connection: Connection) -> None:
         """Record that a connection has ended.
@@ -240,6 +269,11 @@ class ElasticJob:
             else:
                 self._gone(self._ending)
 
+    @property
+    def channels(self) -> Channels:
+        """Greetings and messages that the job accepts from its processes."""
+        return DRIVER_CHANNELS
+
     def wait_s(self, now: float) -> float:
         """Return the longest time until ``check`` must be called and process ends looked for."""
         if self._work is None:
@@ -263,59 +297,69 @@ class ElasticJob:
             wait_s = min(wait_s, STARTING_WAIT_S)
         return max(0.0, wait_s)
 
-    # Messages, by kind.
+    # Messages, by class.
 
-    def _on_first_step(self, process: Process, message: Mapping[str, Any]) -> None:
+    def _heard_store(self, work: JobMembers, message: Message) -> None:
+        match message:
+            case StoreReady():
+                work.process_table.store_ready(message.address, message.port)
+            case Beat():
+                work.process_table.store_lives()
+            case Failed():
+                pass  # the end of the process follows
+            case _:
+                raise ControlError(f"the store sent {kind_of(message)!r}")
+
+    def _on_first_step(self, process: Process, message: FirstStep) -> None:
         if self._job_status.phase is not Phase.STARTING or self._failed_at is not None:
             return  # a founder has failed, and the start with it
         self._job_status.phase = Phase.RUNNING
         self._deadline = None
         spawn_s = process.ordered_at - process.spawned_at
-        self._job_status.phases_s = {"spawn": spawn_s, **message["phases_s"]}
+        self._job_status.phases_s = {"spawn": spawn_s, **message.phases_s}
         self._job_status.done()
 
-    def _on_progress(self, process: Process, message: Mapping[str, Any]) -> None:
+    def _on_steps_done(self, process: Process, message: StepsDone) -> None:
         work = self._present
-        if self._job_status.phase is not Phase.RUNNING or message["step"] != self.step:
+        if self._job_status.phase is not Phase.RUNNING or message.progress.step != self.step:
             return
         has_switched = work.adjusting is not None and work.adjusting.switched
         if work.recover_by is None and not has_switched:
             self._job_status.say(ReportKind.PROGRESS, about_change=False)
 
-    def _on_left(self, process: Process, message: Mapping[str, Any]) -> None:
+    def _on_left(self, process: Process, message: Left) -> None:
         process.left = message
         self._present.left(process)
-        self._overruns += message["overruns"]
-        if message["finished"] and self._job_status.phase in (Phase.STARTING, Phase.RUNNING):
+        self._overruns += message.overruns
+        if message.finished and self._job_status.phase in (Phase.STARTING, Phase.RUNNING):
             self._job_status.phase = Phase.FINISHING
             self._deadline = None
 
-    def _on_saved(self, process: Process, message: Mapping[str, Any]) -> None:
-        self._job_status.stand(message)  # perhaps below its last progress, after a rollback
-        self._job_status.phases_s["save"] = message["save_s"]
-        self._job_status.phases_s["stop"] = -message["saved"]  # ``_gone`` adds the end
+    def _on_stopped(self, process: Process, message: StoppedAtCheckpoint) -> None:
+        # Perhaps below its last progress, after a rollback.
+        self._job_status.stand(message.progress)
+        self._job_status.phases_s["save"] = message.save_s
+        self._job_status.phases_s["stop"] = -message.saved  # ``_gone`` adds the end
         self._end(Fate.SUSPENDED, kill=False)
 
-    def _on_finished(self, process: Process, message: Mapping[str, Any]) -> None:
-        results = dict(message["results"])
+    def _on_finished(self, process: Process, message: Finished) -> None:
+        results = message.results
         if self._order.step_floor_s:
             results["pace_overruns"] = float(self._overruns)
         self._end(Fate.FINISHED, results=results, kill=False)
 
-    def _on_failed(self, process: Process, message: Mapping[str, Any]) -> None:
-        process.failure = message["reason"]
-        process.is_collective = message["collective"]
-        process.has_failed_of_machine = message.get("of_machine", False)
+    def _on_failed(self, process: Process, message: Failed) -> None:
+        process.failure = message.reason
+        process.is_collective = message.collective
+        process.has_failed_of_machine = message.of_machine
         work = self._present
         others = [worker for worker in work.survivors() if worker != process.name]
         is_survived = (
-            process.is_collective
-            or process.has_failed_of_machine
-            or (message.get("of_thread", False) and others)
+            process.is_collective or process.has_failed_of_machine or (message.of_thread and others)
         )
         # A difference between workers ends the job, also if a newcomer reports it. The others may
         # miss the difference: their last sum fails if the newcomer ends before they have it.
-        if message.get("is_of_all", False):
+        if message.is_of_all:
             self._failed_at = self._failed_at or time.monotonic()
         elif work.is_joining(process) or (is_survived and work.can_recover):
             work.died(process)
@@ -390,7 +434,7 @@ class ElasticJob:
             self._deadline = time.monotonic() + wait_s
             if adjusting is not None and not adjusting.switched:
                 process_table.dismiss(adjusting.joiners)
-            process_table.tell_all({"kind": "exit"})  # their state is no longer needed
+            process_table.tell_all(MayExit())  # their state is no longer needed
 
     def _gone(self, ending: Ending) -> None:
         """Carry out the job's ending, now that every process has ended."""
@@ -434,3 +478,31 @@ class ElasticJob:
             return None
         found = (p for p in self._work.process_table.all() if p.connection is connection)
         return next(found, None)
+
+
+OF_JOB: dict[type[Message], Callable[[ElasticJob, Process, Any], None]] = {
+    FirstStep: ElasticJob._on_first_step,
+    StepsDone: ElasticJob._on_steps_done,
+    Left: ElasticJob._on_left,
+    StoppedAtCheckpoint: ElasticJob._on_stopped,
+    Finished: ElasticJob._on_finished,
+    Failed: ElasticJob._on_failed,
+}
+"""Messages of workers that the job itself handles."""
+OF_MEMBERS: dict[type[Message], Callable[[JobMembers, Process, Any], None]] = {
+    Leads: JobMembers.on_leads,
+    LeadsNot: JobMembers.on_leads_not,
+    Suspect: JobMembers.on_suspect,
+    Switched: JobMembers.on_switched,
+    AdjustFailed: JobMembers.on_adjust_failed,
+    AdjustKept: JobMembers.on_adjust_kept,
+    AdjustRetry: JobMembers.on_adjust_retry,
+    Recovering: JobMembers.on_recovering,
+    Deposed: JobMembers.on_deposed,
+    Recovered: JobMembers.on_recovered,
+    RecoveryFailed: JobMembers.on_recovery_failed,
+    Straggler: JobMembers.on_straggler,
+}
+"""Messages of workers about the membership."""
+HANDLED_ELSEWHERE = (Beat, CheckpointWritten, Warned)
+"""Signs of life, and messages that ``heard`` or the driver handles."""

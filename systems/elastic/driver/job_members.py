@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable
 
 from harness.contracts.backend_reports import ReportKind
 from harness.contracts.change import Change
@@ -20,8 +19,25 @@ from systems.elastic.driver.pending_change import PendingChange, Verdict
 from systems.elastic.driver.processes import Process, ProcessTable
 from systems.elastic.driver.recovery_deadline import RecoveryDeadline
 from systems.elastic.driver.remove_stragglers import removal_of
+from systems.elastic.wire.messages import (
+    AdjustFailed,
+    AdjustKept,
+    AdjustRetry,
+    Deposed,
+    Leads,
+    LeadsNot,
+    Recovered,
+    Recovering,
+    RecoveryFailed,
+    Straggler,
+    Suspect,
+    Switched,
+    WorkersLost,
+)
+from systems.elastic.wire.order import ElasticOrder
 from systems.runtime.driver.ending import Fate, Phase
-from systems.runtime.wire.control import encode
+from systems.runtime.wire.messages import MayExit
+from systems.runtime.wire.protocol import ControlError, encode
 
 End = Callable[[Fate, str], None]
 """Callback that ends the job, with what follows and why."""
@@ -32,7 +48,7 @@ LEAVING = (Phase.STOPPING, Phase.FINISHING)
 class JobMembers:
     """Membership of one life of a job, and every decision that the driver makes about it.
 
-    Each method ``on_...`` takes the workers' messages of that kind.
+    Each method ``on_...`` takes the workers' messages of one class (``job.OF_MEMBERS``).
     """
 
     def __init__(
@@ -45,7 +61,7 @@ class JobMembers:
         self.recovery = RecoveryDeadline(processes.options.recovery_timeout_s)
         self._job_status = job_status
         self._options = processes.options
-        self._recovered: Mapping[str, Any] | None = None
+        self._recovered: Recovered | None = None
         """Message of the survivors when they went on; None once it was reported."""
         self._made: int | None = None
         """Id of the last change that was answered as made."""
@@ -183,93 +199,97 @@ class JobMembers:
             return
         self._ask_leader()
 
-    # Messages, by kind.
+    # Messages, by class.
 
-    def on_leader(self, process: Process, message: Mapping[str, Any]) -> None:
+    def on_leads(self, process: Process, message: Leads) -> None:
         """Record the new leader, and repeat the request that the leader before left unanswered."""
-        if self._leadership.claimed(process, message["term"]):
+        if self._leadership.claimed(process, message.term):
             self._ask_leader()
 
-    def on_leads_not(self, process: Process, message: Mapping[str, Any]) -> None:
+    def on_leads_not(self, process: Process, message: LeadsNot) -> None:
         """Record that this worker, which was asked for something, leads no more."""
         self._leadership.ended(process)
 
-    def on_suspect(self, process: Process, message: Mapping[str, Any]) -> None:
+    def on_suspect(self, process: Process, message: Suspect) -> None:
         """Kill the accused worker, so that it is dead for certain.
 
         Its end is then handled like any other.
         """
-        accused = self.process_table.workers.get(message["worker"])
+        accused = self.process_table.workers.get(message.worker)
         # A worker killed for its silence may have accused others before; its word does not count.
         is_heard = not process.is_dead and process.end is None and not process.is_killed
         if accused is None or not is_heard:
             return
         if accused.end is not None:  # the accuser may never have been connected to it
-            self.process_table.tell([process.name], {"kind": "lost", "workers": [accused.name]})
+            self.process_table.tell([process.name], WorkersLost(workers=(accused.name,)))
         # A leaver closes its connections in order, but others may wait for a silent leaver.
-        elif accused.left is None or message["silent_s"] > 0 or self._job_status.phase in LEAVING:
-            self.process_table.accuse(accused, process.name, message["silent_s"])
+        elif accused.left is None or message.silent_s > 0 or self._job_status.phase in LEAVING:
+            self.process_table.accuse(accused, process.name, message.silent_s)
 
-    def on_switched(self, process: Process, message: Mapping[str, Any]) -> None:
+    def on_switched(self, process: Process, message: Switched) -> None:
         """Record that a worker's first step among the new members has ended."""
         adjusting = self.adjusting
-        self._note_generation(message["generation"])
-        if message["change_id"] == self._made:
+        self._check(message.members)
+        self._note_generation(message.generation)
+        if message.change_id == self._made:
             return  # the change was answered without this message
-        if adjusting is None or adjusting.change.change_id != message["change_id"]:
-            if self.not_dead(message["members"]) != self.not_dead(self.members):
+        if adjusting is None or adjusting.change.change_id != message.change_id:
+            if self.not_dead(message.members) != self.not_dead(self.members):
                 self._end(Fate.LOST, "the workers made a change that had been given up")
             return
         if process.name in adjusting.joiners:
             adjusting.spawn_s[process.name] = process.ordered_at - process.spawned_at
         adjusting.switched[process.name] = message
         recovered = self._recovered
-        if recovered is not None and recovered["generation"] < message["generation"]:
+        if recovered is not None and recovered.generation < message.generation:
             self._recovered = None  # the change was made after that recovery
         adjusting.write_phases(self._processes.order.job_dir, process.name, message)
 
-    def on_adjust_failed(self, process: Process, message: Mapping[str, Any]) -> None:
+    def on_adjust_failed(self, process: Process, message: AdjustFailed) -> None:
         """Give up the change that the leader gave up; all members train as before."""
-        adjusting = self.open_change(message["change_id"], message["attempt"])
+        adjusting = self.open_change(message.change_id, message.attempt)
         if adjusting is not None:
-            self._give_up(adjusting, message["reason"])
+            self._give_up(adjusting, message.reason)
 
-    def on_adjust_kept(self, process: Process, message: Mapping[str, Any]) -> None:
+    def on_adjust_kept(self, process: Process, message: AdjustKept) -> None:
         """Wait without limit for a change that the leader can no longer give up."""
-        adjusting = self.open_change(message["change_id"], message["attempt"])
+        adjusting = self.open_change(message.change_id, message.attempt)
         if adjusting is not None:
             adjusting.deadline = math.inf
 
-    def on_retry(self, process: Process, message: Mapping[str, Any]) -> None:
+    def on_adjust_retry(self, process: Process, message: AdjustRetry) -> None:
         """Fail a change: the leader is still at an earlier one, which the driver has given up."""
-        self.on_adjust_failed(process, {**message, "reason": "another change is under way"})
+        adjusting = self.open_change(message.change_id, message.attempt)
+        if adjusting is not None:
+            self._give_up(adjusting, "another change is under way")
 
-    def on_recovering(self, process: Process, message: Mapping[str, Any]) -> None:
+    def on_recovering(self, process: Process, message: Recovering) -> None:
         """Set the recovery's deadline: the leader has halted all workers, perhaps without a death.
 
         A late message is ignored: the workers have gone on already.
         """
-        if message["generation"] > self._generation and self.can_recover:
+        if message.generation > self._generation and self.can_recover:
             self.recovery.halted(process.name)
 
-    def on_deposed(self, process: Process, message: Mapping[str, Any]) -> None:
+    def on_deposed(self, process: Process, message: Deposed) -> None:
         """Record that a leader leads no more, and that no worker went on with it."""
         self.recovery.deposed(process.name)
 
-    def on_recovered(self, process: Process, message: Mapping[str, Any]) -> None:
+    def on_recovered(self, process: Process, message: Recovered) -> None:
         """Record that the survivors' first step without the dead workers has ended."""
-        if message["generation"] < self._generation:
+        self._check(message.members)
+        if message.generation < self._generation:
             return  # another worker has reported a later change already
-        self._note_generation(message["generation"])
-        if any(self.process_table.workers[worker].is_dead for worker in message["members"]):
+        self._note_generation(message.generation)
+        if any(self.process_table.workers[worker].is_dead for worker in message.members):
             return  # about an earlier death; the recovery from a later one is under way
         self._recovered = message
 
-    def on_recovery_failed(self, process: Process, message: Mapping[str, Any]) -> None:
+    def on_recovery_failed(self, process: Process, message: RecoveryFailed) -> None:
         """End the job as lost: no worker can go on."""
-        self._end(Fate.LOST, f"no recovery: {message['reason']}; {self.process_table.deaths()}")
+        self._end(Fate.LOST, f"no recovery: {message.reason}; {self.process_table.deaths()}")
 
-    def on_straggler(self, process: Process, message: Mapping[str, Any]) -> None:
+    def on_straggler(self, process: Process, message: Straggler) -> None:
         """Remove stragglers, unless a change or a recovery is under way.
 
         The workers name a straggler again later if it is still slow.
@@ -278,14 +298,13 @@ class JobMembers:
         is_free = job_status.phase is Phase.RUNNING and job_status.change is None
         if not is_free or self.adjusting is not None or self.recover_by is not None:
             return
-        if tuple(message["members"]) != self.members:
+        if message.members != self.members:
             return
         slots = {worker: self.process_table.workers[worker].slot for worker in self.members}
-        number, slowness = (
-            job_status.next_number(),
-            message["slowness"],
-        )  # numbers the generation, too
-        adjusting = removal_of(slowness, slots, self._job, self._batch, number, self._options)
+        number = job_status.next_number()  # numbers the generation, too
+        adjusting = removal_of(
+            message.slowness, slots, self._job, self._batch, number, self._options
+        )
         if adjusting is not None:
             self.adjusting, self._slots = adjusting, adjusting.change.slots
             self._ask_leader()
@@ -304,7 +323,7 @@ class JobMembers:
             return
         if not self.is_wanted(process) and not self.is_joining(process):  # it was about to leave
             if process.is_killed:  # for its silence: a recovery may wait for it
-                self.process_table.tell_all({"kind": "lost", "workers": [process.name]})
+                self.process_table.tell_all(WorkersLost(workers=(process.name,)))
             return
         process.is_dead = True
         self._leadership.ended(process)
@@ -319,10 +338,10 @@ class JobMembers:
                 return
             self._job_status.next_number()  # reserved for the generation that follows
             recovered = self._recovered
-            if recovered is not None and process.name in recovered["members"]:
+            if recovered is not None and process.name in recovered.members:
                 self._recovered = None  # else that recovery was from this death: keep it
             self.recovery.died()
-        self.process_table.tell_all({"kind": "lost", "workers": [process.name]})
+        self.process_table.tell_all(WorkersLost(workers=(process.name,)))
 
     # What follows.
 
@@ -352,8 +371,8 @@ class JobMembers:
         recovered, adjusting = self._recovered, self.adjusting
         if self._job_status.phase is not Phase.RUNNING:
             if recovered is not None:  # the job is about to end: only its end is reported
-                self.members = tuple(recovered["members"])
-                self._job_status.stand(recovered)
+                self.members = recovered.members
+                self._job_status.stand(recovered.progress)
                 self._recovered = None
                 self.recovery.met()
             return
@@ -371,7 +390,7 @@ class JobMembers:
         elif adjusting is None and self.recover_by is None and not self.survivors():
             self._end(Fate.LOST, f"no worker with the state is left; {self.process_table.deaths()}")
 
-    def _look_at(self, adjusting: PendingChange, recovered: Mapping[str, Any] | None) -> None:
+    def _look_at(self, adjusting: PendingChange, recovered: Recovered | None) -> None:
         """Set the verdict of a change if it is clear by now whether the workers made it."""
         if adjusting.verdict is not Verdict.OPEN:
             return
@@ -383,14 +402,14 @@ class JobMembers:
                 self.recovery.met()  # only leavers died, so no recovery follows
         elif recovered is not None:
             why = adjusting.reason or "the workers had to recover"
-            if adjusting.switched or recovered["change_id"] == adjusting.change.change_id:
+            if adjusting.switched or recovered.change_id == adjusting.change.change_id:
                 adjusting.verdict = Verdict.DONE
             elif not adjusting.num_attempts:
                 self._give_up(adjusting, why)
             else:  # a new leader may be making the change: let it give the change up
                 self._withdraw(why)
         if adjusting.verdict is Verdict.DONE:
-            self.process_table.tell(adjusting.leavers, {"kind": "exit"})
+            self.process_table.tell(adjusting.leavers, MayExit())
             adjusting.deadline = time.monotonic() + self._options.leave_timeout_s
 
     def _answer(self, adjusting: PendingChange) -> None:
@@ -410,7 +429,7 @@ class JobMembers:
         self._batch = adjusting.change.global_batch
         said = adjusting.first or self._recovered
         if said is not None:
-            self._job_status.stand(said)
+            self._job_status.stand(said.progress)
         left = {p.name: p.left for p in self.process_table.workers.values() if p.left is not None}
         adjusting.write_leaving(self._processes.order.job_dir, self.process_table.workers)
         stopping_time_s = adjusting.stopping_time_s(left)
@@ -423,20 +442,20 @@ class JobMembers:
             details = adjusting.removed(adjusting.removal, self._processes.name_of)
             self._job_status.say(ReportKind.SHRUNK, stopping_time_s=stopping_time_s, **details)
 
-    def _shrink(self, recovered: Mapping[str, Any]) -> None:
+    def _shrink(self, recovered: Recovered) -> None:
         """Report that the survivors go on, once the dead workers' processes are gone."""
         process_table = self.process_table
-        lost = [worker for worker in self.members if worker not in recovered["members"]]
+        lost = [worker for worker in self.members if worker not in recovered.members]
         if not process_table.are_gone(lost):
             return
         self._recovered = None
         self.recovery.met()
-        self.members = tuple(recovered["members"])
-        self._job_status.stand(recovered)
+        self.members = recovered.members
+        self._job_status.stand(recovered.progress)
         aside = [
             p.name for p in process_table.workers.values() if p.left and p.name not in self.members
         ]
-        process_table.tell(aside, {"kind": "exit"})
+        process_table.tell(aside, MayExit())
         if lost:
             slots = tuple(process_table.workers[worker].slot for worker in self.members)
             lost_slots = tuple(process_table.workers[worker].slot for worker in lost)
@@ -444,7 +463,7 @@ class JobMembers:
                 ReportKind.SHRUNK,
                 slots=slots,
                 lost_slots=lost_slots,
-                phases_s=dict(recovered["phases_s"]),
+                phases_s=dict(recovered.phases_s),
                 reason=process_table.deaths(lost),
             )
 
@@ -465,9 +484,18 @@ class JobMembers:
         unaware = [w for w in adjusting.joiners if not self.process_table.workers[w].is_dead]
         self.process_table.dismiss(adjusting.joiners)
         if unaware:
-            self.process_table.tell_all({"kind": "lost", "workers": unaware})
+            self.process_table.tell_all(WorkersLost(workers=tuple(unaware)))
 
     # Small things.
+
+    def _check(self, members: Iterable[str]) -> None:
+        """Check that a worker's message names workers of the job.
+
+        Raises:
+            ControlError: it names others.
+        """
+        if unknown := sorted(set(members) - self.process_table.workers.keys()):
+            raise ControlError(f"it names workers that the job does not have: {unknown}")
 
     def _note_generation(self, generation: int) -> None:
         self._generation = max(self._generation, generation)
@@ -483,10 +511,10 @@ class JobMembers:
             what = adjusting.withdrawal if adjusting.is_withdrawn else adjusting.request
             self._leadership.ask(what)
 
-    def _order_of(self, process: Process, store: tuple[str, int]) -> Mapping[str, Any]:
+    def _order_of(self, process: Process, store: tuple[str, int]) -> ElasticOrder:
         return self._standing_order(process.name, process.slot, store)
 
-    def _standing_order(self, worker: str, slot: int, store: tuple[str, int]) -> dict[str, Any]:
+    def _standing_order(self, worker: str, slot: int, store: tuple[str, int]) -> ElasticOrder:
         """Return the present order of a founder or, if the worker is none, of a joiner."""
         is_founder = worker in self._founders
         checkpoint = self._job_status.checkpoint if is_founder else None
@@ -502,7 +530,7 @@ class JobMembers:
             store=store,
             life=self._life,
         )
-        return self._processes.worker_order(worker, slot, standing).message()
+        return self._processes.worker_order(worker, slot, standing)
 
 
 def _name(job_status: JobStatus) -> str:

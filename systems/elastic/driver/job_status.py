@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from harness.contracts.backend_reports import Report, ReportKind
 from harness.contracts.change import Change
 from systems.runtime.driver.ending import Phase
 from systems.runtime.driver.job_protocol import Saved
+from systems.runtime.wire.messages import Progress
 
 
 class JobStatus:
@@ -39,10 +40,10 @@ class JobStatus:
         self.serial += 1
         return self.serial
 
-    def stand(self, message: Mapping[str, Any]) -> None:
+    def stand(self, progress: Progress) -> None:
         """Take the job's progress from a worker's message."""
-        self.step, self.samples = message["step"], message["samples"]
-        self._step_s = message.get("step_s", 0.0)
+        self.step, self.samples = progress.step, progress.samples
+        self._step_s = progress.step_s
 
     def go_back(self) -> None:
         """Set the progress back to the last checkpoint, all that a job without workers has."""

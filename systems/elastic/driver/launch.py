@@ -16,6 +16,8 @@ from systems.runtime.driver.job_protocol import JobServices
 from systems.runtime.driver.launch import mark_path, slot_environment
 from systems.runtime.wire.control import TOKEN_VARIABLE
 from systems.runtime.wire.kernels import Kernels, kernels_on
+from systems.runtime.wire.messages import StoreOrder
+from systems.runtime.wire.protocol import JsonObject
 
 WORKER_ENTRY = "systems.elastic.worker.main:main"
 STORE_ENTRY = "systems.runtime.driver.store_server:main"
@@ -74,7 +76,7 @@ class ElasticProcesses:
             members=standing.members,
             generation=standing.generation,
             workload=job.workload.target,
-            options=job.workload.options,
+            options=JsonObject(job.workload.options),
             seed=job.seed,
             global_batch=standing.global_batch,
             logical_workers=standing.logical_workers if runtime.virtual else 0,
@@ -137,9 +139,9 @@ class ElasticProcesses:
         place = self.cluster.slots[slots[0]]
         return self._spec(STORE_ENTRY, STORE, f"{STORE}{number}", place, (), warmth)
 
-    def store_order(self, slots: Sequence[int]) -> dict[str, str]:
+    def store_order(self, slots: Sequence[int]) -> StoreOrder:
         """Return the order of the store process, on the host of the first of these slots."""
-        return {"kind": "order", "address": self._address(self.cluster.slots[slots[0]])}
+        return StoreOrder(address=self._address(self.cluster.slots[slots[0]]))
 
     def _spec(
         self,

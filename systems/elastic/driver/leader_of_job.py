@@ -7,10 +7,10 @@ the driver asks all workers which one leads: the announcement may have come earl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from msgspec.structs import replace
 
 from systems.elastic.driver.processes import Process, ProcessTable
+from systems.elastic.wire.messages import Adjust, WhoLeads, Withdraw
 
 
 class LeaderOfJob:
@@ -37,13 +37,13 @@ class LeaderOfJob:
         """Record that a worker has left, has died or no longer leads."""
         if self._leader == process.name:
             self._leader = ""
-            self._process_table.tell_all({"kind": "who_leads"})
+            self._process_table.tell_all(WhoLeads())
 
     @property
     def is_known(self) -> bool:
         """Return whether a leader is known."""
         return bool(self._leader)
 
-    def ask(self, request: Mapping[str, Any]) -> None:
+    def ask(self, request: Adjust | Withdraw) -> None:
         """Send a request to the leader, which must be known."""
-        self._process_table.tell([self._leader], {**request, "term": self._term})
+        self._process_table.tell([self._leader], replace(request, term=self._term))

@@ -11,6 +11,9 @@ from typing import Any
 
 from harness.contracts.change import Change
 from systems.elastic.driver.processes import Process
+from systems.elastic.wire.messages import Adjust, Switched, Withdraw
+from systems.elastic.wire.recovery_plan import Membership
+from systems.runtime.wire.messages import Left
 from systems.runtime.wire.step_log import LineWriter
 
 
@@ -62,7 +65,7 @@ class PendingChange:
     The reason is a change that took too long, a joiner that ended, or a recovery of the workers.
     """
     verdict: Verdict = Verdict.OPEN
-    switched: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    switched: dict[str, Switched] = field(default_factory=dict)
     """Message of each new worker after its first step, by worker."""
     removal: Removal | None = None
     """Removal of stragglers that this change is for; None if the change was requested."""
@@ -80,26 +83,27 @@ class PendingChange:
         return self.joiners if self.verdict is Verdict.FAILED else self.leavers
 
     @property
-    def request(self) -> dict[str, Any]:
+    def request(self) -> Adjust:
         """Message that asks the leader for this change."""
-        return {
-            "kind": "adjust",
-            "change_id": self.change.change_id,
-            "attempt": self.num_attempts,
-            "members": list(self.new),
-            "joiners": list(self.joiners),
-            "global_batch": self.change.global_batch,
-            "virtual_workers": list(self.change.virtual_workers or ()),
-        }
+        change = self.change
+        return Adjust(
+            change_id=change.change_id,
+            attempt=self.num_attempts,
+            membership=Membership(
+                self.new, change.global_batch, tuple(change.virtual_workers or ())
+            ),
+            joiners=self.joiners,
+        )
 
     @property
-    def withdrawal(self) -> dict[str, Any]:
+    def withdrawal(self) -> Withdraw:
         """Message that asks the leader to give this change up."""
-        of_change = {"change_id": self.change.change_id, "attempt": self.num_attempts}
-        return {"kind": "withdraw", **of_change, "reason": self.reason}
+        return Withdraw(
+            change_id=self.change.change_id, attempt=self.num_attempts, reason=self.reason
+        )
 
     @property
-    def first(self) -> Mapping[str, Any] | None:
+    def first(self) -> Switched | None:
         """First-step message of the new first worker, or of another; None before all of them."""
         return self.switched.get(self.new[0]) or next(iter(self.switched.values()), None)
 
@@ -119,7 +123,7 @@ class PendingChange:
             name_of: returns a worker's name in the launcher.
         """
         now = time.monotonic()
-        started = [float(message["started"]) for message in self.switched.values()]
+        started = [message.started for message in self.switched.values()]
         switched_s = min(started, default=now) - removal.detected_at
         own = {"remove_switch": max(0.0, switched_s), "remove": now - removal.detected_at}
         return {
@@ -130,7 +134,7 @@ class PendingChange:
             "reason": removal.reason,
         }
 
-    def stopping_time_s(self, left: Mapping[str, Mapping[str, Any]]) -> float | None:
+    def stopping_time_s(self, left: Mapping[str, Left]) -> float | None:
         """Return the longest time for which a worker that trains before and after was stopped.
 
         If no worker does both, the time is from the end of the leavers' last step to the first
@@ -140,30 +144,30 @@ class PendingChange:
             left: message of each worker that has left, by worker.
         """
         stopped_s = [
-            float(message["stopping_time_s"])
+            message.stopping_time_s
             for message in self.switched.values()
-            if message["stopping_time_s"] is not None
+            if message.stopping_time_s is not None
         ]
         if stopped_s:
             return max(stopped_s)
-        ends = [left[worker]["ended"] for worker in self.leavers if worker in left]
-        starts = [message["started"] for message in self.switched.values()]
-        return float(min(starts) - max(ends)) if ends and starts else None
+        ends = [left[worker].progress.ended for worker in self.leavers if worker in left]
+        starts = [message.started for message in self.switched.values()]
+        return min(starts) - max(ends) if ends and starts else None
 
-    def phases_of(self, worker: str, message: Mapping[str, Any]) -> dict[str, float]:
+    def phases_of(self, worker: str, message: Switched) -> dict[str, float]:
         """Return one worker's phases, for a joiner with ``spawn``, the start of its process."""
         spawn = {"spawn": self.spawn_s[worker]} if worker in self.spawn_s else {}
-        return {**spawn, **message["phases_s"]}
+        return {**spawn, **message.phases_s}
 
-    def write_phases(self, job_dir: Path, worker: str, message: Mapping[str, Any]) -> None:
+    def write_phases(self, job_dir: Path, worker: str, message: Switched) -> None:
         """Add one worker's phases of this change as a line to the job's ``phases.jsonl``."""
         role = "joiner" if worker in self.joiners else "survivor"
         self._write(
             job_dir,
             worker,
             role,
-            generation=message["generation"],
-            stopping_time_s=message["stopping_time_s"],
+            generation=message.generation,
+            stopping_time_s=message.stopping_time_s,
             phases_s=self.phases_of(worker, message),
         )
 
@@ -177,7 +181,7 @@ class PendingChange:
         for worker in self.leavers:
             process = processes[worker]
             if process.left is not None:
-                leave_s = {"leave": process.ended_at - float(process.left["ended"])}
+                leave_s = {"leave": process.ended_at - process.left.progress.ended}
                 self._write(job_dir, worker, "leaver", phases_s=leave_s)
 
     def _write(self, job_dir: Path, worker: str, role: str, **measured: Any) -> None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 from harness.contracts.process import Exit
 from systems.elastic.driver.launch import STORE, ElasticProcesses
+from systems.elastic.wire.messages import MemberGreeting
 from systems.runtime.driver.beats import (
     DRIVER,
     LEAST_SILENCE_S,
@@ -24,6 +24,8 @@ from systems.runtime.driver.beats import (
 from systems.runtime.driver.job_protocol import IDLE_WAIT_S
 from systems.runtime.wire.control_server import Connection
 from systems.runtime.wire.heartbeat import HeartbeatWatch
+from systems.runtime.wire.messages import Left, StoreAt
+from systems.runtime.wire.protocol import Message
 from systems.runtime.wire.step_log import LineWriter
 
 FENCE_AFTER_S = 0.1
@@ -43,7 +45,7 @@ class Process:
     spawned_at: float
     connection: Connection | None = None
     ordered_at: float = 0.0
-    left: Mapping[str, Any] | None = None
+    left: Left | None = None
     """Message of the process at the end of its last step; None before that."""
     failure: str = ""
     """Error that the process reported before it gave up; empty if there is none."""
@@ -76,7 +78,7 @@ class ProcessTable:
     """Processes of one elastic job, as the driver knows them."""
 
     processes: ElasticProcesses
-    order_of: Callable[[Process, tuple[str, int]], Mapping[str, Any]]
+    order_of: Callable[[Process, tuple[str, int]], Message]
     """Returns the order of a worker, given the store's address and port."""
     workers: dict[str, Process] = field(default_factory=dict)
     store: Process | None = None
@@ -112,8 +114,9 @@ class ProcessTable:
 
     def greeted(self, connection: Connection) -> bool:
         """Send a connected process its order. Return False if no such process is awaited."""
-        assert connection.greeting is not None
-        process = self.find(connection.greeting.get("worker", ""))
+        greeting = connection.greeting
+        name = greeting.worker if isinstance(greeting, MemberGreeting) else STORE
+        process = self.find(name)
         if process is None or process.connection is not None or process.end is not None:
             return False
         process.connection = connection
@@ -131,7 +134,7 @@ class ProcessTable:
         self.store_lives()
         for process in self.workers.values():
             if process.ordered_at:
-                self.tell([process.name], {"kind": "store", "address": address, "port": port})
+                self.tell([process.name], StoreAt(address=address, port=port))
             else:
                 self._order(process)
 
@@ -206,14 +209,14 @@ class ProcessTable:
 
     # Messages.
 
-    def tell(self, names: Iterable[str], message: Mapping[str, Any]) -> None:
+    def tell(self, names: Iterable[str], message: Message) -> None:
         """Send a message to workers that have their order; the order tells the others later."""
         for name in names:
             process = self.workers[name]
             if process.connection is not None and process.ordered_at:
                 self.processes.services.send(process.connection, message)
 
-    def tell_all(self, message: Mapping[str, Any]) -> None:
+    def tell_all(self, message: Message) -> None:
         """Send a message to every worker that lives and is wanted."""
         alive = (p for p in self.workers.values() if p.end is None)
         self.tell([p.name for p in alive if not (p.is_dead or p.is_dismissed)], message)

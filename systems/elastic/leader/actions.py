@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from systems.runtime.wire.control import Message
+from systems.elastic.wire.messages import Stamped
+from systems.runtime.wire.protocol import Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,7 +14,7 @@ class Tell:
     """Message that the leader sends to a worker."""
 
     worker: str
-    message: Message
+    message: Stamped
 
 
 @dataclass(frozen=True, slots=True)

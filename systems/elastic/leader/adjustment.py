@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from systems.elastic.wire.messages import Cancel, Topology
 from systems.elastic.wire.recovery_plan import Membership
-from systems.runtime.wire.control import Message
 
 
 @dataclass
@@ -22,9 +22,7 @@ class Adjustment:
     caught_up: set[str] = field(default_factory=set)
     is_announced: bool = False
 
-    def topology_message(
-        self, old: Sequence[str], receivers: Mapping[str, tuple[str, int]]
-    ) -> Message:
+    def topology(self, old: Sequence[str], receivers: Mapping[str, tuple[str, int]]) -> Topology:
         """Return the message that names the new members, and which member sends which joiner state.
 
         Args:
@@ -34,18 +32,17 @@ class Adjustment:
         donors: dict[str, list[tuple[str, int]]] = {}
         for index, joiner in enumerate(self.joiners):
             donors.setdefault(old[index % len(old)], []).append(receivers[joiner])
-        return {
-            "kind": "topology",
-            "generation": self.generation,
-            "change_id": self.change_id,
-            **self.target.to_message(),
-            "joiners": list(self.joiners),
-            "donors": donors,
-        }
+        return Topology(
+            generation=self.generation,
+            change_id=self.change_id,
+            membership=self.target,
+            joiners=self.joiners,
+            donors={donor: tuple(addresses) for donor, addresses in donors.items()},
+        )
 
-    def cancel_message(self) -> Message:
+    def cancellation(self) -> Cancel:
         """Return the message that tells a member that the change was given up."""
-        return {"kind": "cancel", "generation": self.generation, "change_id": self.change_id}
+        return Cancel(generation=self.generation, change_id=self.change_id)
 
 
 def refusal(

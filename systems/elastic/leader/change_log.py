@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from systems.elastic.leader.actions import Answer
+from systems.elastic.wire.messages import AdjustFailed, AdjustKept, AdjustRetry
 
 
 class Changes:
@@ -75,12 +76,18 @@ class Changes:
         self._failed[change_id] = reason
         if self.postponed == change_id:
             self.postponed = None
-        return self.answer("adjust_failed", change_id, reason=reason)
-
-    def answer(self, kind: str, change_id: int, **details: str) -> Answer:
-        """Return an answer to the driver about a change."""
         attempt = self._attempts.get(change_id, 0)
-        return Answer({"kind": kind, "change_id": change_id, "attempt": attempt, **details})
+        return Answer(AdjustFailed(change_id=change_id, attempt=attempt, reason=reason))
+
+    def kept(self, change_id: int) -> Answer:
+        """Return the answer to the driver that a change can no longer be given up."""
+        attempt = self._attempts.get(change_id, 0)
+        return Answer(AdjustKept(change_id=change_id, attempt=attempt))
+
+    def retry(self, change_id: int) -> Answer:
+        """Return the answer to the driver that another change is under way."""
+        attempt = self._attempts.get(change_id, 0)
+        return Answer(AdjustRetry(change_id=change_id, attempt=attempt))
 
     def halted(self) -> None:
         """Leave the deferred withdrawal to the recovery that begins."""
@@ -101,4 +108,4 @@ class Changes:
             return []
         if change_id != last:
             return [self.fail(change_id, "the workers had to recover")]
-        return [self.answer("adjust_kept", change_id)] if change_id in self._withdrawn else []
+        return [self.kept(change_id)] if change_id in self._withdrawn else []

@@ -18,8 +18,18 @@ from systems.elastic.leader.adjustment import Adjustment, refusal
 from systems.elastic.leader.change_log import Changes
 from systems.elastic.leader.paused_workers import Stop, Stops
 from systems.elastic.leader.registry import WorkerRegistry
+from systems.elastic.wire.messages import (
+    Adjust,
+    Announce,
+    Dismissed,
+    Halt,
+    MemberStatus,
+    Pause,
+    Recovering,
+    RecoveryFailed,
+    Resume,
+)
 from systems.elastic.wire.recovery_plan import Halted, Membership, Recovery, plan_resume
-from systems.runtime.wire.control import Message
 
 
 class Coordinator:
@@ -70,40 +80,39 @@ class Coordinator:
 
     # Inputs.
 
-    def registered(self, worker: str, status: Message) -> list[Action]:
-        """Record that a worker has connected; ``status`` is its greeting."""
+    def registered(self, worker: str, status: MemberStatus) -> list[Action]:
+        """Record that a worker has connected; ``status`` is what it says of itself."""
         if worker in self._attendance.dead:
             return []
         is_new = self._attendance.came(worker, status)
-        self._highest = max(self._highest, status["highest"])
-        self._note_made(status["change_id"], is_placed=False)
+        self._highest = max(self._highest, status.highest)
+        self._note_made(status.change_id, is_placed=False)
         if self.recovery is not None:
-            if is_new and status["highest"] >= self.recovery.number:
+            if is_new and status.highest >= self.recovery.number:
                 return self._halt()  # an earlier leader has used this number
             if worker not in self._concerned():
                 return []
             self.recovery.told.add(worker)
-            return [Tell(worker, self.recovery.halt_message())]
+            return [Tell(worker, Halt(generation=self.recovery.number))]
         is_to_go_on = {worker}.intersection(self.members)
         if self._attendance.are_hurt(is_to_go_on, self._attendance.dead):
             return self._halt()
         return self._advance()
 
-    def adjust(self, request: Message) -> list[Action]:
+    def adjust(self, request: Adjust) -> list[Action]:
         """Begin the change of members that the driver asks for, or answer why not."""
-        target = Membership.from_message(request)
-        change_id = request["change_id"]
-        settled = self._changes.heard(change_id, request["attempt"])
+        target, change_id = request.membership, request.change_id
+        settled = self._changes.heard(change_id, request.attempt)
         if self.adjustment is not None and self.adjustment.change_id == change_id:
             return []  # the driver asked again
         if settled is not None:
             return [*settled]
         if self.adjustment is not None:
-            return [self._changes.answer("retry", change_id)]
+            return [self._changes.retry(change_id)]
         if self.recovery is not None:
             self._changes.postponed = change_id
             return []
-        joiners = tuple(request["joiners"])
+        joiners = request.joiners
         reason = refusal(target, self.members, joiners, self._attendance.dead)
         if reason:
             return [self._changes.fail(change_id, reason)]
@@ -111,8 +120,7 @@ class Coordinator:
         self.adjustment = Adjustment(change_id, target, joiners)
         actions = self._advance()
         if self._stops_first:
-            pause: Message = {"kind": "pause", "change_id": change_id}
-            actions.insert(0, Tell(self.members[0], pause))
+            actions.insert(0, Tell(self.members[0], Pause(change_id=change_id)))
         return actions
 
     def withdraw(self, change_id: int, reason: str, attempt: int) -> list[Action]:
@@ -143,7 +151,7 @@ class Coordinator:
         if is_open:
             return self._cancel(reason)
         if is_present or change_id in changes.done:
-            return [changes.answer("adjust_kept", change_id)]
+            return [changes.kept(change_id)]
         return [changes.fail(change_id, reason)]
 
     def prepared(self, worker: str, address: str, port: int) -> list[Action]:
@@ -321,7 +329,7 @@ class Coordinator:
         elif not adjustment.is_announced and self._are_ready(adjustment):
             adjustment.is_announced = True
             self._stops.told(adjustment.change_id)
-            message: Message = {"kind": "announce", "generation": adjustment.generation}
+            message = Announce(generation=adjustment.generation)
             # Workers that train hear it in a step's words; stopped ones need a message each.
             told = self.members if self._stops_first else self.members[:1]
             return [Tell(worker, message) for worker in told]
@@ -336,7 +344,7 @@ class Coordinator:
 
     def _send_topology(self, adjustment: Adjustment) -> list[Action]:
         adjustment.generation = self._next_generation()
-        message = adjustment.topology_message(self.members, self._attendance.receivers)
+        message = adjustment.topology(self.members, self._attendance.receivers)
         everybody = dict.fromkeys([*self.members, *adjustment.target.members])
         return [Tell(worker, message) for worker in everybody]
 
@@ -351,13 +359,13 @@ class Coordinator:
         assert adjustment is not None
         self.adjustment = None
         actions: list[Action] = [
-            Tell(worker, {"kind": "dismissed"})
+            Tell(worker, Dismissed())
             for worker in adjustment.joiners
             if worker in self._attendance.here
         ]
         self._stops.told(adjustment.change_id)
         if adjustment.generation or self._stops_first:
-            cancel = adjustment.cancel_message()
+            cancel = adjustment.cancellation()
             actions += [
                 Tell(worker, cancel)
                 for worker in self.members
@@ -376,14 +384,14 @@ class Coordinator:
         self._changes.halted()
         self.recovery = Recovery(self._next_generation(), reason)
         # The driver limits how long a recovery takes, and may not know of this one.
-        known: Message = {"kind": "recovering", "generation": self.recovery.number}
-        return [*self._tell_halt(self.recovery), Answer(known)]
+        known = Answer(Recovering(generation=self.recovery.number))
+        return [*self._tell_halt(self.recovery), known]
 
     def _tell_halt(self, recovery: Recovery) -> list[Action]:
         """Return halt messages to the concerned workers that were not told yet."""
         new = (self._concerned() & self._attendance.here) - recovery.told
         recovery.told |= new
-        return [Tell(worker, recovery.halt_message()) for worker in sorted(new)]
+        return [Tell(worker, Halt(generation=recovery.number)) for worker in sorted(new)]
 
     def _learn(self, report: Halted) -> None:
         """Take from a halted worker's report the membership of a generation that is unknown here.
@@ -410,12 +418,10 @@ class Coordinator:
             known[adjustment.generation] = adjustment.target
         plan = plan_resume(recovery.halted, known, self._attendance.dead, self._mode)
         if plan is None:
-            reason = "no survivor has the whole state"
-            return [Answer({"kind": "recovery_failed", "reason": reason})]
+            return [Answer(RecoveryFailed(reason="no survivor has the whole state"))]
         recovery.resumed = plan.membership
-        actions: list[Action] = [
-            Tell(worker, plan.message(recovery)) for worker in sorted(recovery.halted)
-        ]
+        resume = Resume(generation=recovery.number, plan=plan)
+        actions: list[Action] = [Tell(worker, resume) for worker in sorted(recovery.halted)]
         if adjustment is not None:
             self.adjustment = None
             if plan.from_generation == adjustment.generation:
@@ -423,7 +429,7 @@ class Coordinator:
                 self._changes.made(adjustment.change_id)
             else:
                 actions += [
-                    Tell(worker, {"kind": "dismissed"})
+                    Tell(worker, Dismissed())
                     for worker in adjustment.joiners
                     if worker in self._attendance.here and worker not in recovery.halted
                 ]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from systems.elastic.leader.actions import Tell
-from systems.runtime.wire.control import Message
+from systems.elastic.wire.messages import Announce, Cancel
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +68,9 @@ class Stops:
             state = is_open(at.change_id)
             goes_on = state is False or (state is None and everybody_at == {at})
             if at.generation < max(present, announced):
-                message: Message = {"kind": "announce", "generation": max(present, announced)}
+                message: Announce | Cancel = Announce(generation=max(present, announced))
             elif at.generation == present and (goes_on or at in self._ended):
-                message = {"kind": "cancel", "generation": 0, "change_id": at.change_id}
+                message = Cancel(generation=0, change_id=at.change_id)
             else:
                 continue
             del self._at[worker]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from systems.elastic.wire.messages import MemberStatus
 from systems.elastic.wire.recovery_plan import Membership
-from systems.runtime.wire.control import Message
 
 
 class WorkerRegistry:
@@ -32,16 +32,16 @@ class WorkerRegistry:
         self._standings: dict[str, Sequence[str]] = {}
         """Members of each worker's present generation, as far as this leader has heard."""
 
-    def came(self, worker: str, status: Message) -> bool:
+    def came(self, worker: str, status: MemberStatus) -> bool:
         """Record a worker's greeting. Return whether the worker was absent until then."""
         is_new = worker not in self.here
         self.here.add(worker)
         self.left.discard(worker)
-        self._standings[worker] = status["members"]
-        self.heard = max(self.heard, status["highest"])
-        self.announced = max(self.announced, status["announced"])
-        if status["prepared"]:
-            self.receivers[worker] = (status["address"], status["port"])
+        self._standings[worker] = status.members
+        self.heard = max(self.heard, status.highest)
+        self.announced = max(self.announced, status.announced)
+        if status.receiver is not None:
+            self.receivers[worker] = status.receiver
         return is_new
 
     def switched(self, worker: str, generation: int, membership: Membership) -> None:

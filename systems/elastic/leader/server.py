@@ -14,10 +14,28 @@ from systems.elastic.leader.actions import Action, Tell
 from systems.elastic.leader.coordinator import Coordinator
 from systems.elastic.leader.paused_workers import Stop
 from systems.elastic.wire.coordination_log import stamped
-from systems.elastic.wire.recovery_plan import Halted, Membership
-from systems.runtime.wire.control import Message
-from systems.runtime.wire.control_server import Connection, ControlServer
+from systems.elastic.wire.messages import (
+    LEADER_CHANNELS,
+    Adjust,
+    Bye,
+    CaughtUp,
+    Deaths,
+    Deposed,
+    Entered,
+    FollowerBeat,
+    GroupBuilt,
+    HaltedAt,
+    LeaderBeat,
+    LeaderGreeting,
+    MeetingFailed,
+    Prepared,
+    StoppedFor,
+    Suspect,
+    Withdraw,
+)
+from systems.runtime.wire.control_server import Admission, Connection, ControlServer
 from systems.runtime.wire.heartbeat import HeartbeatWatch
+from systems.runtime.wire.protocol import ControlError, Message, kind_of
 
 IDLE_WAIT_S = 0.5
 EARLY_WAIT_S = 0.002
@@ -72,9 +90,10 @@ class LeaderServer:
         """Messages of workers that knew of this leader before it did itself."""
         self._accused: set[str] = set()
         self._closed = threading.Event()
+        admission = Admission(token, LEADER_CHANNELS)
         self._server = ControlServer(
             address,
-            lambda asked: token if asked == job_id else None,
+            lambda asked: admission if asked == job_id else None,
             self._on_message,
             self._on_closed,
         )
@@ -116,7 +135,7 @@ class LeaderServer:
                     if worker == self._worker:
                         self._watch.note(worker, now)
                     else:  # the worker answers it
-                        self._server.send(connection, stamped({"kind": "beat"}))
+                        self._server.send(connection, stamped(LeaderBeat()))
                 self._accuse(now)
         self._server.close()
 
@@ -136,7 +155,7 @@ class LeaderServer:
         """End the term before: the driver need not wait for a recovery that it had begun."""
         deposed, self._deposed = self._deposed, None
         if deposed is not None and deposed.recovery is not None:
-            self._to_driver({"kind": "deposed"})
+            self._to_driver(Deposed())
 
     def _accuse(self, now: float) -> None:
         """Report workers that were silent for too long to the driver, which kills them.
@@ -152,13 +171,13 @@ class LeaderServer:
         for worker, silent_s in self._watch.silent(now, self._heartbeat_s).items():
             if (worker in self._connections or worker in missing) and worker not in self._accused:
                 self._accused.add(worker)
-                self._to_driver({"kind": "suspect", "worker": worker, "silent_s": silent_s})
+                self._to_driver(Suspect(worker=worker, silent_s=silent_s))
 
     def _on_message(self, connection: Connection, message: Message) -> None:
         self._end_term()
         coordinator = self._coordinator
         greeting = connection.greeting
-        assert greeting is not None
+        assert isinstance(greeting, LeaderGreeting)
         is_early = any(early is connection for early, _ in self._early)
         if coordinator is None or is_early:
             if message is greeting or is_early:
@@ -167,7 +186,7 @@ class LeaderServer:
                 self._server.close_connection(connection)
             return
         self._note(message)
-        worker = greeting["worker"]
+        worker = greeting.worker
         if message is greeting:
             self._connections[worker] = connection
             self._leaving.discard(worker)  # it may have left this leader in an earlier term
@@ -175,44 +194,45 @@ class LeaderServer:
         self._act(self._input(coordinator, worker, message))
 
     def _input(self, coordinator: Coordinator, worker: str, message: Message) -> list[Action]:
-        match message["kind"]:
-            case "greeting":
-                return coordinator.registered(worker, message)
-            case "adjust":
+        match message:
+            case LeaderGreeting():
+                return coordinator.registered(worker, message.status)
+            case FollowerBeat():
+                return []
+            case Adjust():
                 return coordinator.adjust(message)
-            case "withdraw":
-                attempt = message["attempt"]
-                return coordinator.withdraw(message["change_id"], message["reason"], attempt)
-            case "prepared":
-                return coordinator.prepared(worker, message["address"], message["port"])
-            case "stopped":
-                at = Stop(message["generation"], message["change_id"], message["step"])
-                return coordinator.stopped(worker, at, goes_on=message["goes_on"])
-            case "built":
-                return coordinator.built(worker, message["generation"])
-            case "meeting_failed":
-                return coordinator.meeting_failed(worker, message["generation"], message["reason"])
-            case "caught_up":
-                return coordinator.caught_up(worker, message["generation"])
-            case "switched":
-                membership = Membership.from_message(message)
-                generation, change_id = message["generation"], message["change_id"]
-                return coordinator.switched(worker, generation, membership, change_id)
-            case "halted":
-                return coordinator.halted(worker, message["number"], _halted(message))
-            case "lost":
-                return coordinator.lost(message["workers"], message["parted"])
-            case "bye":
+            case Withdraw():
+                return coordinator.withdraw(message.change_id, message.reason, message.attempt)
+            case Prepared():
+                return coordinator.prepared(worker, message.address, message.port)
+            case StoppedFor():
+                at = Stop(message.generation, message.change_id, message.step)
+                return coordinator.stopped(worker, at, goes_on=message.goes_on)
+            case GroupBuilt():
+                return coordinator.built(worker, message.generation)
+            case MeetingFailed():
+                return coordinator.meeting_failed(worker, message.generation, message.reason)
+            case CaughtUp():
+                return coordinator.caught_up(worker, message.generation)
+            case Entered():
+                generation, change_id = message.generation, message.change_id
+                return coordinator.switched(worker, generation, message.membership, change_id)
+            case HaltedAt():
+                return coordinator.halted(worker, message.number, message.report)
+            case Deaths():
+                return coordinator.lost(message.workers, message.parted)
+            case Bye():
                 self._leaving.add(worker)
                 self._watch.forget(worker)
                 return coordinator.left(worker)
-        return []
+            case _:
+                raise ControlError(f"a leader was sent {kind_of(message)!r}")
 
     def _on_closed(self, connection: Connection) -> None:
         greeting = connection.greeting
-        if greeting is None:
+        if not isinstance(greeting, LeaderGreeting):
             return
-        worker = greeting["worker"]
+        worker = greeting.worker
         self._watch.forget(worker)
         if self._connections.get(worker) is not connection:
             return
@@ -223,7 +243,7 @@ class LeaderServer:
         # Perhaps only the connection has ended, so the driver kills the process to be certain.
         if worker not in self._accused:
             self._accused.add(worker)
-            self._to_driver({"kind": "suspect", "worker": worker, "silent_s": 0.0})
+            self._to_driver(Suspect(worker=worker, silent_s=0.0))
         self._act(coordinator.lost([worker]))
 
     def _act(self, actions: list[Action]) -> None:
@@ -233,16 +253,3 @@ class LeaderServer:
                     self._server.send(self._connections[action.worker], stamped(action.message))
             else:
                 self._to_driver(action.message)
-
-
-def _halted(message: Message) -> Halted:
-    return Halted(
-        message["generation"],
-        message["step"],
-        message["address"],
-        message["port"],
-        message["outcome"],
-        Membership.from_message(message),
-        message["change_id"],
-        tuple(message["newcomers"]),
-    )

@@ -13,22 +13,26 @@ import time
 from collections import deque
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import msgspec
 
 from systems.elastic.election.election import Election
+from systems.elastic.wire.messages import Stamped
 from systems.elastic.wire.order import ElasticOrder
-from systems.runtime.wire.control import Message, encode
+from systems.runtime.wire.protocol import Message, encode
 from systems.runtime.wire.step_log import LineWriter
 
-SENT = "sent"
-"""Key in a message of its sending time, seconds on ``time.monotonic``."""
 KEPT = 4096
 """Number of latest latencies that a worker keeps: over a minute of heartbeats."""
 
 
-def stamped(message: Message) -> Message:
+S = TypeVar("S", bound=Stamped)
+
+
+def stamped(message: S) -> S:
     """Return the message with the present time as its sending time."""
-    return {**message, SENT: time.monotonic()}
+    return msgspec.structs.replace(message, sent=time.monotonic())
 
 
 class CoordinationLog:
@@ -44,14 +48,13 @@ class CoordinationLog:
     def note(self, message: Message) -> None:
         """Record that a message is handled now; a message without a sending time is ignored."""
         now = time.monotonic()
-        sent = message.get(SENT)
-        if sent is None:
+        if not isinstance(message, Stamped) or message.sent is None:
             return
         num_bytes = len(encode(message))  # as received: messages have only one encoding
         with self._lock:
             self._num_messages += 1
             self._num_bytes += num_bytes
-            self._timed.append((sent, round((now - sent) * 1e6)))
+            self._timed.append((message.sent, round((now - message.sent) * 1e6)))
 
     def write(self, order: ElasticOrder, election: Election) -> None:
         """Write the log to the job's folder as ``coordination-WORKER.jsonl``, one line."""

@@ -14,51 +14,36 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from systems.runtime.wire.control import Message
+import msgspec
+
+from systems.runtime.wire.protocol import Count, Number, Port
 
 
-@dataclass(frozen=True, slots=True)
-class Membership:
+class Membership(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Workers that train, by rank, and the global batch that they share."""
 
     members: tuple[str, ...]
-    global_batch: int
-    virtual_workers: tuple[int, ...] = ()
+    global_batch: Count
+    virtual_workers: tuple[Count, ...] = ()
     """Virtual workers of each member; empty if no plan gives them, and the members share evenly."""
 
-    def to_message(self) -> dict[str, Any]:
-        """Return this membership as fields of a control message."""
-        return {
-            "members": list(self.members),
-            "global_batch": self.global_batch,
-            "virtual_workers": list(self.virtual_workers),
-        }
 
-    @classmethod
-    def from_message(cls, message: Message) -> Membership:
-        """Return the membership in a control message."""
-        virtual_workers = tuple(message.get("virtual_workers", ()))
-        return cls(tuple(message["members"]), message["global_batch"], virtual_workers)
-
-
-@dataclass(frozen=True, slots=True)
-class Halted:
+class Halted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A survivor's report of where it stopped."""
 
-    generation: int
+    generation: Count
     """Generation in whose group the worker trained last; 0 if in none."""
-    step: int
+    step: Number
     """Number of steps that the worker has committed; -1 if it does not have the whole state."""
     address: str
-    port: int
+    port: Port
     """Port at ``address`` where the worker takes a state; 0 if it takes none."""
     outcome: str = ""
     """Outcome of the worker's training (``leaving.Outcome``); empty while the worker trains."""
     membership: Membership | None = None
     """Membership of ``generation``; a leader that followed another leader may not know it."""
-    change_id: int | None = None
+    change_id: Number | None = None
     """Id of the last change that the worker went through; None if there was none."""
     newcomers: tuple[str, ...] = ()
     """Joiners of generations that this worker has heard of, but not entered.
@@ -85,42 +70,23 @@ class Recovery:
         """Joiners that may train in a generation which no halted worker has entered."""
         return {worker for report in self.halted.values() for worker in report.newcomers}
 
-    def halt_message(self) -> Message:
-        """Return the first message to the survivors."""
-        return {"kind": "halt", "generation": self.number}
 
-
-@dataclass(frozen=True, slots=True)
-class ResumePlan:
+class ResumePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Content of the second message to the survivors: how they go on."""
 
     membership: Membership
-    from_generation: int
+    from_generation: Count
     """Generation whose members go on: the present one, or the one being switched to."""
-    step: int
+    step: Count
     source: str
     """Worker that gives its state to the workers behind."""
-    behind: Mapping[str, tuple[str, int]]
+    behind: Mapping[str, tuple[str, Port]]
     """Workers that take the source's state, each with the address and port where it listens."""
     from_checkpoint: bool
-    change_id: int | None
+    change_id: Number | None
     """Id of the last change that the survivors went through; None if there was none."""
     outcome: str = ""
     """Outcome of the job, which the first member only reports; empty if training goes on."""
-
-    def message(self, recovery: Recovery) -> Message:
-        """Return this plan as a control message."""
-        return {
-            "kind": "resume",
-            "generation": recovery.number,
-            **self.membership.to_message(),
-            "step": self.step,
-            "source": self.source,
-            "behind": dict(self.behind),
-            "from_checkpoint": self.from_checkpoint,
-            "change_id": self.change_id,
-            "outcome": self.outcome,
-        }
 
 
 def plan_resume(

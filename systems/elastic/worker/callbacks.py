@@ -5,11 +5,10 @@ They run on the membership's thread, while the training thread trains or waits.
 
 from __future__ import annotations
 
-from systems.elastic.worker.group_builder import Topology
+from systems.elastic.wire.messages import Topology
 from systems.elastic.worker.leader_client import Handlers
 from systems.elastic.worker.shutdown import tell_halted
 from systems.elastic.worker.state import WorkerState
-from systems.runtime.wire.control import Message
 
 
 class LeaderCallbacks:
@@ -23,9 +22,8 @@ class LeaderCallbacks:
         leads = self._worker.bench.mark.leads
         return Handlers(self._topology, self._cancel, self._halt, self._dismissed, leads)
 
-    def _topology(self, message: Message) -> None:
+    def _topology(self, topology: Topology) -> None:
         worker = self._worker
-        topology = Topology.from_message(message)
         worker.topologies = {  # keep one more: the training thread may be using it
             **dict(list(worker.topologies.items())[-1:]),
             topology.generation: topology,

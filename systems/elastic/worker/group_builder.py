@@ -8,48 +8,15 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 
 from torch._C._distributed_c10d import TCPStore
 
 from systems.elastic.wire.recovery_plan import Membership
-from systems.runtime.wire.control import Message
 from systems.runtime.wire.groups import Group, GroupLost, connect, meet
 
 STORE_CONNECT_S = 2.0
 STORE_RETRY_S = 0.02
-
-
-@dataclass(frozen=True, slots=True)
-class Topology:
-    """Members of a future generation, and which member gives the state to which joiner."""
-
-    generation: int
-    change_id: int
-    membership: Membership
-    joiners: tuple[str, ...]
-    donors: Mapping[str, tuple[tuple[str, int], ...]]
-    """Addresses of the joiners that each donor gives the state to, by donor."""
-
-    @property
-    def survivors(self) -> tuple[str, ...]:
-        """Members of the generation before that stay, by their new ranks."""
-        return tuple(w for w in self.membership.members if w not in self.joiners)
-
-    @classmethod
-    def from_message(cls, message: Message) -> Topology:
-        """Return the topology in a leader's message."""
-        return cls(
-            message["generation"],
-            message["change_id"],
-            Membership.from_message(message),
-            tuple(message["joiners"]),
-            {
-                donor: tuple((str(address), int(port)) for address, port in takers)
-                for donor, takers in message["donors"].items()
-            },
-        )
 
 
 class GroupBuilder:

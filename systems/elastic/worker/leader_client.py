@@ -9,10 +9,12 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+
+import msgspec
 
 from systems.elastic.election.election import Election
 from systems.elastic.election.etcd_keystore import open_etcd
@@ -22,21 +24,56 @@ from systems.elastic.leader.coordinator import Coordinator
 from systems.elastic.leader.server import LeaderServer
 from systems.elastic.wire.coordination_log import CoordinationLog, stamped
 from systems.elastic.wire.heartbeat import LeaderWatch
+from systems.elastic.wire.messages import (
+    FROM_LEADER,
+    Adjust,
+    Announce,
+    Bye,
+    Cancel,
+    Dismissed,
+    Entered,
+    FollowerBeat,
+    Halt,
+    LeaderBeat,
+    LeaderGreeting,
+    Leads,
+    LeadsNot,
+    MemberStatus,
+    Pause,
+    Prepared,
+    Resume,
+    Stamped,
+    Suspect,
+    Topology,
+    WhoLeads,
+    Withdraw,
+    WorkersLost,
+)
 from systems.elastic.wire.order import SCRIPT, ElasticOrder
 from systems.elastic.wire.recovery_plan import Membership
 from systems.elastic.worker.resend_buffer import ResendBuffer
-from systems.runtime.wire.control import ControlClient, ControlError, Message
+from systems.runtime.wire.control import ControlClient
+from systems.runtime.wire.messages import MayExit, SetTarget, Stop, StoreAt
+from systems.runtime.wire.protocol import ControlError, Message, kind_of
 
 LEADER_KEY = "leader"
-LINE = "line"
-"""Key that marks a leader's message in the inbox: number of the connection that it came over."""
+
+
+@dataclass(frozen=True, slots=True)
+class OfLeader:
+    """Message of a leader, or the end of the connection to it, in the inbox of its follower."""
+
+    line: int
+    """Number of the connection that it came over."""
+    message: Message | None
+    """The message; None: the connection has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Handlers:
     """Callbacks of the training side for leader messages, run on the membership's thread."""
 
-    topology: Callable[[Message], None]
+    topology: Callable[[Topology], None]
     cancel: Callable[[int], None]
     halt: Callable[[int], None]
     dismissed: Callable[[], None]
@@ -50,8 +87,8 @@ class LeaderClient:
     The training thread reads the attributes. ``stop``, ``target_step``, ``announced`` (generation
     to switch to; 0: none) and ``pause`` (id of the change to stop for, plus 1; 0: none) are
     commands that the first worker puts into its words. ``directives`` holds the messages that a
-    worker waits for while it does not train: ``halt``, ``resume``, ``dismissed``, ``exit``,
-    ``announce`` and ``cancel``.
+    worker waits for while it does not train: ``Halt``, ``Resume``, ``Dismissed``, ``MayExit``,
+    ``Announce`` and ``Cancel``.
     """
 
     def __init__(
@@ -73,7 +110,7 @@ class LeaderClient:
         """Id of the last change that this worker went through, if any."""
         self._receiver: tuple[str, int] | None = None
         self._facts = ResendBuffer()
-        self._request: Message | None = None
+        self._request: Adjust | Withdraw | None = None
         """Driver's request that came while this worker led but had not greeted itself yet."""
         self._lock = threading.Lock()
         self._obeying = threading.Lock()
@@ -119,21 +156,21 @@ class LeaderClient:
 
     # Calls of the training side.
 
-    def tell(self, message: Message) -> None:
-        """Tell the leader and every later one a fact; a later message of its kind replaces it."""
+    def tell(self, message: Stamped) -> None:
+        """Tell the leader and every later one a fact; a later message of its class replaces it."""
         with self._lock:
             self._facts.note(message)
             self._send(message)
 
-    def forget(self, kind: str) -> None:
-        """Stop telling later leaders this worker's message of a kind, which is no longer true."""
+    def forget(self, kind: type[Stamped]) -> None:
+        """Stop telling later leaders this worker's message of a class, which is no longer true."""
         with self._lock:
             self._facts.forget(kind)
 
     def prepared(self, address: str, port: int) -> None:
         """Tell the leader that this worker can receive a state at this address."""
         self._receiver = (address, port)
-        self.tell({"kind": "prepared", "address": address, "port": port})
+        self.tell(Prepared(address=address, port=port))
 
     def switched(
         self, generation: int, membership: Membership, change_id: int | None = None
@@ -152,14 +189,7 @@ class LeaderClient:
         self._change_id = change_id
         with self._lock:
             self._facts.entered(generation, membership.members)
-        self.tell(
-            {
-                "kind": "switched",
-                "generation": generation,
-                **membership.to_message(),
-                "change_id": change_id,
-            }
-        )
+        self.tell(Entered(generation=generation, membership=membership, change_id=change_id))
         self._election.stand()
 
     def resign(self) -> None:
@@ -177,7 +207,7 @@ class LeaderClient:
         if hands_over:
             self.resign()
         with self._lock:
-            self._send({"kind": "bye"})
+            self._send(Bye())
         self._election.close()
         self._server.close()
 
@@ -198,97 +228,102 @@ class LeaderClient:
 
     def _receive(self, line: int, message: Message) -> None:
         """Answer a leader's beat at once, on the reading thread, and queue other messages."""
-        if message["kind"] != "beat":
-            self._driver.inbox.put({**message, LINE: line})
+        if not isinstance(message, LeaderBeat):
+            self._driver.inbox.put(OfLeader(line, message))
             return
         with self._lock:
             if line == self._line:
                 self._leader_watch.note(time.monotonic())
                 self._log.note(message)
-                self._send({"kind": "beat"})
+                self._send(FollowerBeat())
 
     def _accuse_leader(self, silent_s: float) -> None:
         if self._leader is None or self._is_accused or self._leader_worker == self._order.worker:
             return
         self._is_accused = True
-        self._tell_driver({"kind": "suspect", "worker": self._leader_worker, "silent_s": silent_s})
+        self._tell_driver(Suspect(worker=self._leader_worker, silent_s=silent_s))
 
-    def _hear(self, message: Message) -> None:
-        """Handle a message, unless it is of a leader before the one greeted last.
+    def _hear(self, heard: Message | OfLeader) -> None:
+        """Handle what has come, unless it is of a leader before the one greeted last.
 
         The greeting tells the new leader what this worker has obeyed so far. The new leader could
         not know of a former leader's message that is obeyed after the greeting.
         """
-        line = message.pop(LINE, None)
         with self._obeying:
-            if line is None or line == self._line:
-                self._dispatch(message)
+            if not isinstance(heard, OfLeader):
+                self._dispatch(heard)
+            elif heard.line == self._line:
+                self._dispatch(heard.message)
 
-    def _dispatch(self, message: Message) -> None:
+    def _dispatch(self, message: Message | None) -> None:
+        """Handle a message of the driver or the leader; None: the leader's connection has ended."""
         self._leader_watch.note(time.monotonic())
+        if message is None:
+            self._leader_gone()
+            return
         self._log.note(message)
-        match message["kind"]:
-            case "hold":
-                self.target_step = message["target_step"]
-            case "stop":
+        match message:
+            case SetTarget():
+                self.target_step = message.target_step
+            case Stop():
                 self.stop = True
-            case "adjust" | "withdraw":
+            case Adjust() | Withdraw():
                 self._asked(message)
-            case "lost":
-                self._lost(message["workers"])
-            case "store":
-                self.store = (message["address"], message["port"])
+            case WorkersLost():
+                self._lost(message.workers)
+            case StoreAt():
+                self.store = (message.address, message.port)
                 if not self._order.etcd_endpoints:
                     self._election.replace_store(self._make_store)
-            case "who_leads":
+            case WhoLeads():
                 if self._leads:
                     self._say_that_it_leads()
-            case "leader_gone":
-                self._leader_gone()
-            case "announce":
-                self.announced = message["generation"]
+            case Announce():
+                self.announced = message.generation
                 self.directives.put(message)
-            case "pause":
-                self.pause = message["change_id"] + 1
-            case "topology":
-                self._highest = max(self._highest, message["generation"])
+            case Pause():
+                self.pause = message.change_id + 1
+            case Topology():
+                self._highest = max(self._highest, message.generation)
                 self._handlers.topology(message)
-            case "cancel":
-                if self.pause == message["change_id"] + 1:
+            case Cancel():
+                if self.pause == message.change_id + 1:
                     self.pause = 0
-                if self.announced == message["generation"]:
+                if self.announced == message.generation:
                     self.announced = 0
-                self._handlers.cancel(message["generation"])
+                self._handlers.cancel(message.generation)
                 self.directives.put(message)
-            case "halt":
-                self._highest = max(self._highest, message["generation"])
-                self._handlers.halt(message["generation"])
+            case Halt():
+                self._highest = max(self._highest, message.generation)
+                self._handlers.halt(message.generation)
                 self.directives.put(message)
-            case "dismissed":
+            case Dismissed():
                 self._handlers.dismissed()
                 self.directives.put(message)
-            case "resume" | "exit":
+            case Resume() | MayExit():
                 self.directives.put(message)
-            case kind:
-                raise ControlError(f"a worker that trains was sent {kind!r}")
+            case _:
+                raise ControlError(f"a worker that trains was sent {kind_of(message)!r}")
 
-    def _asked(self, message: Message) -> None:
+    def _asked(self, message: Adjust | Withdraw) -> None:
         """Pass a driver's request on, if this worker leads in the term that the driver means.
 
         Otherwise the request is dropped, since the driver asks again in each new term.
         """
         if not self._leads:
-            self._tell_driver({"kind": "leads_not"})
+            self._tell_driver(LeadsNot())
             return
-        if message["kind"] == "adjust" and self._order.workload == SCRIPT:
-            message = {**message, "global_batch": self.standing[1].global_batch}
+        if isinstance(message, Adjust) and self._order.workload == SCRIPT:
+            batch = self.standing[1].global_batch
+            target = msgspec.structs.replace(message.membership, global_batch=batch)
+            message = msgspec.structs.replace(message, membership=target)
         with self._lock:
             if self._leader is None:
                 self._request = message  # its term is checked when it is sent
-            elif message["term"] == self._term:
+            elif message.term == self._term:
                 self._send(message)
 
-    def _lost(self, workers: list[str]) -> None:
+    def _lost(self, workers: Sequence[str]) -> None:
         with self._lock:
             self._send(self._facts.lost(workers))
         if self._leader_worker in workers:
@@ -345,34 +380,36 @@ class LeaderClient:
         host, _, port = place.rpartition(":")
         with self._obeying:
             with self._lock:
-                self._send({"kind": "bye"})  # the former leader may not know yet
+                self._send(Bye())  # the former leader may not know yet
             line = self._follow(leader, address)
             if address == self._me:
                 self._leads = True
                 self._term += 1
                 self._say_that_it_leads()
-            greeting: Message = {
-                "kind": "greeting",
-                "job_id": self._order.job_id,
-                "token": self._token,
-                "worker": self._order.worker,
-                "members": list(membership.members),
-                "highest": self._highest,
-                "change_id": self._change_id,
-                "announced": self.announced,
-                "prepared": self._receiver is not None,
-                "address": self._receiver[0] if self._receiver else "",
-                "port": self._receiver[1] if self._receiver else 0,
-            }
+            status = MemberStatus(
+                members=membership.members,
+                highest=self._highest,
+                change_id=self._change_id,
+                announced=self.announced,
+                receiver=self._receiver,
+            )
+            greeting = LeaderGreeting(
+                job_id=self._order.job_id,
+                token=self._token,
+                worker=self._order.worker,
+                status=status,
+            )
         inbox = self._driver.inbox
-        gone: Message = {"kind": "leader_gone", LINE: line}
+        gone = OfLeader(line, None)
         try:
             client = ControlClient(
                 host,
                 int(port),
                 greeting,
+                FROM_LEADER,
                 on_message=partial(self._receive, line),
-                on_end=lambda: inbox.put({**gone}),
+                on_end=lambda: inbox.put(gone),
+                sender=f"leader {leader}",
             )
         except OSError:
             inbox.put(gone)
@@ -380,7 +417,7 @@ class LeaderClient:
         with self._lock:
             if self._line != line:  # meanwhile it died, or was said to
                 with suppress(OSError):
-                    client.send({"kind": "bye"})
+                    client.send(Bye())
                 client.close()
                 return
             self._leader = client
@@ -389,11 +426,11 @@ class LeaderClient:
             for message in self._facts:
                 self._send(message)
             request, self._request = self._request, None
-            if request is not None and address == self._me and request["term"] == self._term:
+            if request is not None and address == self._me and request.term == self._term:
                 self._send(request)
 
     def _say_that_it_leads(self) -> None:
-        self._tell_driver({"kind": "leader", "term": self._term})
+        self._tell_driver(Leads(term=self._term))
 
     def _tell_driver(self, message: Message) -> None:
         """Send the driver a message, from any thread.
@@ -411,7 +448,7 @@ class LeaderClient:
         self._server.step_down()
         self._handlers.leads(False)
 
-    def _send(self, message: Message) -> None:
+    def _send(self, message: Stamped) -> None:
         """Send a message to the leader, if there is one; the caller holds ``_lock``."""
         if self._leader is None:
             return

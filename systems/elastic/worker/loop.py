@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from harness.contracts.marks import WorkerPhase
 from systems.elastic.transfer.broadcast import broadcast_state
 from systems.elastic.transfer.donor import Donor
+from systems.elastic.wire.messages import CaughtUp
 from systems.elastic.wire.order import ElasticOrder
 from systems.elastic.worker.callbacks import LeaderCallbacks
 from systems.elastic.worker.pause import wait_for_switch
@@ -77,7 +78,7 @@ class ElasticLoop:
                 self.note(losses)
         assert worker.outcome is not None
         if leave(worker, worker.outcome):
-            finish(worker, worker.bench.results())
+            finish(worker, *worker.bench.results())
 
     def advance(self) -> bool:
         """Do all that is due before the next step. Return False if no step follows.
@@ -155,7 +156,8 @@ class ElasticLoop:
             received = worker.taking.take_broadcast(topology, group)
             worker.meeting = None
         else:
-            received = worker.taking.take(generation, lambda: worker.tell("caught_up", generation))
+            caught_up = CaughtUp(generation=generation)
+            received = worker.taking.take(generation, lambda: worker.member.tell(caught_up))
         phases_s["copy"] = time.monotonic() - started
         worker.bench.adopt(received)
         worker.has_state = True

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from systems.elastic.wire.messages import Announce, Cancel, StoppedFor
 from systems.elastic.worker.state import WorkerState
 from systems.runtime.wire.groups import GroupLost
+from systems.runtime.wire.messages import MayExit
 
 
 def wait_for_switch(worker: WorkerState, change_id: int) -> int:
@@ -18,21 +20,22 @@ def wait_for_switch(worker: WorkerState, change_id: int) -> int:
     _tell(worker, change_id)
     while True:
         message = worker.member.directives.get()
-        if message["kind"] == "exit":
+        if isinstance(message, MayExit):
             worker.is_dismissed = True
         if worker.is_halted:
-            worker.member.forget("stopped")
+            worker.member.forget(StoppedFor)
             raise GroupLost("halted")
-        generation = message.get("generation", 0)
-        is_known = generation > worker.generation and generation in worker.topologies
-        if message["kind"] == "announce" and is_known:
-            worker.member.forget("stopped")
-            return int(generation)
-        if message["kind"] == "cancel" and message["change_id"] == change_id:
+        if isinstance(message, Announce):
+            generation = message.generation
+            if generation > worker.generation and generation in worker.topologies:
+                worker.member.forget(StoppedFor)
+                return generation
+        if isinstance(message, Cancel) and message.change_id == change_id:
             _tell(worker, change_id, goes_on=True)
             return 0
 
 
 def _tell(worker: WorkerState, change_id: int, *, goes_on: bool = False) -> None:
     step = worker.bench.session.step
-    worker.tell("stopped", worker.generation, change_id=change_id, step=step, goes_on=goes_on)
+    at = worker.generation
+    worker.member.tell(StoppedFor(generation=at, change_id=change_id, step=step, goes_on=goes_on))

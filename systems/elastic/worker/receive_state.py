@@ -11,8 +11,8 @@ from systems.elastic.transfer.broadcast import broadcast_state
 from systems.elastic.transfer.channel import Cancelled, PeerLost, TransferError
 from systems.elastic.transfer.receiver import Received, Receiver
 from systems.elastic.transfer.training_state import TrainingState
+from systems.elastic.wire.messages import Topology
 from systems.elastic.wire.order import ElasticOrder
-from systems.elastic.worker.group_builder import Topology
 from systems.elastic.worker.setup import WorkerSetup
 from systems.runtime.wire.groups import Group, GroupLost
 

@@ -13,11 +13,12 @@ from contextlib import nullcontext
 from harness.contracts.marks import WorkerPhase
 from systems.elastic.transfer.channel import TransferError
 from systems.elastic.transfer.kept_state import kept
-from systems.elastic.wire.recovery_plan import Membership
+from systems.elastic.wire.messages import Resume
 from systems.elastic.worker.shutdown import give, tell_halted
 from systems.elastic.worker.state import Outcome, WorkerState
-from systems.runtime.wire.control import ControlError, Message
 from systems.runtime.wire.groups import GroupLost
+from systems.runtime.wire.messages import MayExit
+from systems.runtime.wire.protocol import ControlError
 
 QUIET_TIMEOUT_S = 5.0
 ENDLESS = 2**62
@@ -66,19 +67,19 @@ class WorkerRecovery:
                 continue  # another worker died meanwhile, or the leader was told of the failure
         if message is None:
             return Outcome.LEFT
-        if message["outcome"]:
-            return Outcome(message["outcome"])
+        if message.plan.outcome:
+            return Outcome(message.plan.outcome)
         worker.bench.phases_s["recover"] = time.monotonic() - started
         members = worker.membership.members
         lost = [name for name in before.members if name not in members]
         worker.telling.recovered(lost, worker.last_change_id)
         return None
 
-    def _attempt(self) -> Message | None:
+    def _attempt(self) -> Resume | None:
         """Make one attempt, from the leader's halt to the new group.
 
         Returns:
-            The leader's ``resume`` message; its outcome is set if the job is over. None if this
+            The leader's ``Resume`` message; its outcome is set if the job is over. None if this
             worker does not go on.
 
         Raises:
@@ -91,11 +92,11 @@ class WorkerRecovery:
             return None
         self._attempted = number
         tell_halted(worker, number)
-        message = self._directive("resume", number)
+        message = self._resume(number)
         if message is None:
             return None
-        membership = Membership.from_message(message)
-        if message["outcome"]:
+        membership = message.plan.membership
+        if message.plan.outcome:
             worker.generation, worker.membership = number, membership
             return message
         is_member = worker.name in membership.members
@@ -111,19 +112,19 @@ class WorkerRecovery:
         group = worker.regrouping.take(number)
         worker.resumed = number
         worker.target_step = ENDLESS  # a job past its last step has an outcome
-        worker.enter(number, membership, group, change_id=message["change_id"])
+        worker.enter(number, membership, group, change_id=message.plan.change_id)
         return message
 
-    def _settle_state(self, message: Message) -> None:
+    def _settle_state(self, message: Resume) -> None:
         """Bring this worker to the state from which all survivors go on."""
-        worker = self._worker
-        if message["from_checkpoint"]:
+        worker, plan = self._worker, message.plan
+        if plan.from_checkpoint:
             worker.bench.roll_back()
-        elif worker.name in message["behind"]:
+        elif worker.name in plan.behind:
             with kept(worker.training_state) if worker.has_state else nullcontext():
-                received = worker.taking.take(message["generation"])
+                received = worker.taking.take(message.generation)
             worker.bench.adopt(received)
-        elif worker.name == message["source"]:
+        elif worker.name == plan.source:
             give(worker, message)
         worker.has_state = True
 
@@ -160,12 +161,12 @@ class WorkerRecovery:
                     "the group was lost, and nobody said how to go on for"
                     f" {worker.order.recovery_timeout_s} s (recovery_timeout_s)"
                 ) from None
-            if message["kind"] == "exit":
+            if isinstance(message, MayExit):
                 worker.is_dismissed = True
         return None if worker.is_dismissed else worker.released
 
-    def _directive(self, kind: str, number: int) -> Message | None:
-        """Return the leader's message of this kind in this recovery; None if dismissed.
+    def _resume(self, number: int) -> Resume | None:
+        """Return the leader's ``Resume`` message of this recovery; None if dismissed.
 
         Raises:
             GroupLost: another recovery has begun.
@@ -182,10 +183,10 @@ class WorkerRecovery:
                 message = worker.member.directives.get(timeout=max(0.0, until - time.monotonic()))
             except queue.Empty:
                 raise ControlError(
-                    f"the leader has not said {kind!r} within"
+                    "the leader has not said 'resume' within"
                     f" {worker.order.recovery_timeout_s} s (recovery_timeout_s)"
                 ) from None
-            if message["kind"] == "exit":
+            if isinstance(message, MayExit):
                 worker.is_dismissed = True
-            elif message["kind"] == kind and message["generation"] == number:
+            elif isinstance(message, Resume) and message.generation == number:
                 return message

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
+from systems.elastic.wire.messages import Recovered, Switched
 from systems.elastic.wire.recovery_plan import Membership
 from systems.elastic.worker.setup import WorkerSetup
 from systems.runtime.wire.control import ControlClient
@@ -17,8 +17,10 @@ class SwitchReporter:
         self._client = client
         self._bench = bench
         self._worker = worker
-        self._arrival: Mapping[str, Any] | None = None
-        self._lost: Mapping[str, Any] | None = None
+        self._arrival: tuple[int, float | None] | None = None
+        """Change that was asked for, and end of the last step before; None: nothing to report."""
+        self._lost: tuple[tuple[str, ...], int | None] | None = None
+        """Workers lost, and the last change before; None: nothing to report."""
 
     def arrived(self, change_id: int, old_ended: float | None) -> None:
         """Record that the next step is this worker's first step in a generation.
@@ -27,7 +29,7 @@ class SwitchReporter:
             change_id: id of the change that asked for the generation.
             old_ended: end of the worker's last step before; None for a joiner.
         """
-        self._arrival = {"change_id": change_id, "old_ended": old_ended}
+        self._arrival = change_id, old_ended
 
     def recovered(self, lost: Sequence[str], change_id: int | None) -> None:
         """Record that the next step is the first step without these workers.
@@ -36,14 +38,19 @@ class SwitchReporter:
             lost: the workers.
             change_id: last change that this worker went through; None if there was none.
         """
-        self._lost = {"lost": list(lost), "change_id": change_id}
+        self._lost = tuple(lost), change_id
 
     def over(self, generation: int, membership: Membership) -> None:
         """Report the job's last state in place of the first worker, which has died."""
-        group = {"generation": generation, "members": list(membership.members)}
-        details: dict[str, Any] = {"lost": [], "change_id": None, "phases_s": {}}
         self._client.send(
-            {"kind": "recovered", **group, **details, **self._bench.report.standing()}
+            Recovered(
+                progress=self._bench.report.progress(),
+                generation=generation,
+                members=membership.members,
+                lost=(),
+                change_id=None,
+                phases_s={},
+            )
         )
 
     def step(self, started: float, ended: float, generation: int, membership: Membership) -> None:
@@ -51,30 +58,30 @@ class SwitchReporter:
         bench = self._bench
         arrival, self._arrival = self._arrival, None
         lost, self._lost = self._lost, None
-        group = {"generation": generation, "members": list(membership.members)}
         if lost is not None and membership.members[0] == self._worker:
             bench.phases_s["first_step"] = ended - started
             self._client.send(
-                {
-                    "kind": "recovered",
-                    **group,
-                    **lost,
-                    **bench.report.standing(),
-                    "phases_s": bench.report.take_phases(),
-                }
+                Recovered(
+                    progress=bench.report.progress(),
+                    generation=generation,
+                    members=membership.members,
+                    lost=lost[0],
+                    change_id=lost[1],
+                    phases_s=bench.report.take_phases(),
+                )
             )
         if arrival is None:
             return
-        old_ended = arrival["old_ended"]
+        change_id, old_ended = arrival
         bench.phases_s["first_step"] = ended - started
         self._client.send(
-            {
-                "kind": "switched",
-                **group,
-                "started": started,
-                "stopping_time_s": None if old_ended is None else started - old_ended,
-                **arrival,
-                **bench.report.standing(),
-                "phases_s": bench.report.take_phases(),
-            }
+            Switched(
+                progress=bench.report.progress(),
+                generation=generation,
+                members=membership.members,
+                change_id=change_id,
+                started=started,
+                stopping_time_s=None if old_ended is None else started - old_ended,
+                phases_s=bench.report.take_phases(),
+            )
         )

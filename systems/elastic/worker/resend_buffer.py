@@ -4,31 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from systems.runtime.wire.control import Message
+import msgspec
+
+from systems.elastic.wire.messages import Deaths, MeetingFailed, Stamped
 
 
 class ResendBuffer:
-    """Last message of each kind that was told. The caller holds ``LeaderClient``'s lock."""
+    """Last message of each class that was told. The caller holds ``LeaderClient``'s lock."""
 
     def __init__(self) -> None:
         """Begin without any fact."""
-        self._messages: dict[str, Message] = {}
+        self._messages: dict[type[Stamped], Stamped] = {}
 
-    def __iter__(self) -> Iterator[Message]:
+    def __iter__(self) -> Iterator[Stamped]:
         return iter(self._messages.values())
 
-    def note(self, message: Message) -> None:
-        """Keep a message in place of the earlier one of its kind."""
-        self._messages[message["kind"]] = message
+    def note(self, message: Stamped) -> None:
+        """Keep a message in place of the earlier one of its class."""
+        self._messages[type(message)] = message
 
-    def forget(self, kind: str) -> None:
-        """Drop the message of a kind, which is no longer true."""
+    def forget(self, kind: type[Stamped]) -> None:
+        """Drop the message of a class, which is no longer true."""
         self._messages.pop(kind, None)
 
-    def lost(self, workers: Sequence[str]) -> Message:
+    def lost(self, workers: Sequence[str]) -> Deaths:
         """Return the message that these workers have died, with all that died before them."""
-        known = self._messages.get("lost", {"kind": "lost", "workers": [], "parted": []})
-        message: Message = {**known, "workers": [*dict.fromkeys([*known["workers"], *workers])]}
+        known = self._messages.get(Deaths)
+        before = known if isinstance(known, Deaths) else Deaths()
+        dead = tuple(dict.fromkeys([*before.workers, *workers]))
+        message = msgspec.structs.replace(before, workers=dead)
         self.note(message)
         return message
 
@@ -38,10 +42,10 @@ class ResendBuffer:
         Dead workers outside that generation count as ``parted`` from it. A failure to meet in an
         earlier generation no longer matters.
         """
-        lost = self._messages.get("lost")
-        if lost is not None:
-            parted = [worker for worker in lost["workers"] if worker not in members]
-            self.note({**lost, "parted": parted})
-        failed = self._messages.get("meeting_failed")
-        if failed is not None and failed["generation"] < generation:
-            self.forget("meeting_failed")
+        lost = self._messages.get(Deaths)
+        if isinstance(lost, Deaths):
+            parted = tuple(worker for worker in lost.workers if worker not in members)
+            self.note(msgspec.structs.replace(lost, parted=parted))
+        failed = self._messages.get(MeetingFailed)
+        if isinstance(failed, MeetingFailed) and failed.generation < generation:
+            self.forget(MeetingFailed)

@@ -13,7 +13,7 @@ from systems.elastic.transfer.peer import send_state
 from systems.elastic.transfer.training_state import TrainingState, is_elementwise
 from systems.elastic.wire.order import ElasticOrder
 from systems.runtime.reduction.ordered import OrderedReduction
-from systems.runtime.wire.control import ControlError
+from systems.runtime.wire.protocol import ControlError
 
 END_TIMEOUT_S = 30.0
 _LIST_AT = 20

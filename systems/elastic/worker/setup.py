@@ -19,6 +19,7 @@ from systems.runtime.wire.control import ControlClient
 from systems.runtime.wire.data_order import share
 from systems.runtime.wire.device_group import no_device_group
 from systems.runtime.wire.groups import Group
+from systems.runtime.wire.messages import CheckpointWritten
 from systems.runtime.wire.step_log import samples_path
 from systems.runtime.worker.checkpoint import keep_only, newest
 from systems.runtime.worker.mark import PhaseMark
@@ -129,7 +130,7 @@ class WorkerSetup:
         if group.size > 1:
             broadcast_state(group, state, 0, self.session.step, self.values())
         if order.recovery == "consistent" and group.rank == 0:
-            self.report.save("checkpoint")
+            self.report.save(CheckpointWritten)
 
     def roll_back(self) -> None:
         """Go back to the newest checkpoint of the job, or to the very beginning.
@@ -159,8 +160,7 @@ class WorkerSetup:
         self.session.step = received.step
         self.session.adopt(received.values)
 
-    def results(self) -> dict[str, Any]:
+    def results(self) -> tuple[dict[str, str], dict[str, float]]:
         """Return digests of the state, and the workload's evaluation."""
         session = self.session
-        found: dict[str, Any] = dict(digests(session.model, session.optimizer))
-        return found | self.report.evaluations.now()
+        return digests(session.model, session.optimizer), self.report.evaluations.now()

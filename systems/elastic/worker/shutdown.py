@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from harness.contracts.marks import WorkerPhase
-from systems.elastic.wire.recovery_plan import Membership
+from systems.elastic.wire.messages import Dismissed, HaltedAt, Resume
+from systems.elastic.wire.recovery_plan import Halted
 from systems.elastic.worker.state import ENDS, Outcome, WorkerState
+from systems.runtime.wire.messages import Left, MayExit, StoppedAtCheckpoint, finished
 
 
 def agree_to_end(worker: WorkerState) -> bool:
@@ -38,12 +37,11 @@ def leave(worker: WorkerState, outcome: Outcome) -> bool:
         worker.giving.cancel()  # the job is over for workers about to join as well
     worker.giving.end()
     worker.client.send(
-        {
-            "kind": "left",
-            "finished": outcome is Outcome.FINISHED,
-            "overruns": worker.num_overruns,
-            **report.standing(),
-        }
+        Left(
+            progress=report.progress(),
+            finished=outcome is Outcome.FINISHED,
+            overruns=worker.num_overruns,
+        )
     )
     if (
         worker.halt > worker.resumed
@@ -57,7 +55,7 @@ def leave(worker: WorkerState, outcome: Outcome) -> bool:
     elif worker.membership.members[0] == worker.name or _stand_by(worker):
         if outcome is Outcome.FINISHED:
             return True
-        report.save("saved")
+        report.save(StoppedAtCheckpoint)
     member.leave(hands_over=outcome is Outcome.LEFT)
     member.write_log()
     return False
@@ -74,17 +72,17 @@ def _stand_by(worker: WorkerState) -> bool:
     """
     while True:
         message = worker.member.directives.get()
-        match message["kind"]:
-            case "exit" | "dismissed":
+        match message:
+            case MayExit() | Dismissed():
                 return False
-            case "resume" if message["outcome"]:
-                worker.generation = message["generation"]
-                worker.membership = Membership.from_message(message)
+            case Resume() if message.plan.outcome:
+                worker.generation = message.generation
+                worker.membership = message.plan.membership
                 if worker.membership.members[0] == worker.name:
                     worker.bench.report.complete()
                     worker.telling.over(worker.generation, worker.membership)
                     return True
-            case "resume" if message["source"] == worker.name:
+            case Resume() if message.plan.source == worker.name:
                 give(worker, message)
 
 
@@ -94,35 +92,33 @@ def tell_halted(worker: WorkerState, number: int) -> None:
     topology = worker.topologies.get(worker.generation)
     ahead = [each for each in worker.topologies.values() if each.generation > worker.generation]
     address, port = ("", 0) if outcome is not None else worker.taking.listen()
-    worker.tell(
-        "halted",
-        worker.generation,
-        number=number,
+    report = Halted(
+        generation=worker.generation,
         step=worker.bench.session.step if worker.has_state else -1,
         address=address,
         port=port,
         outcome=outcome.value if outcome in ENDS else "",
-        **worker.membership.to_message(),
+        membership=worker.membership,
         change_id=worker.last_change_id if topology is None else topology.change_id,
-        newcomers=[joiner for each in ahead for joiner in each.joiners],
+        newcomers=tuple(joiner for each in ahead for joiner in each.joiners),
     )
+    worker.member.tell(HaltedAt(number=number, report=report))
 
 
-def give(worker: WorkerState, message: Mapping[str, Any]) -> None:
+def give(worker: WorkerState, message: Resume) -> None:
     """Serve as the source of a recovery, from whose state all workers go on.
 
     The source completes the log for the dead, and sends its state to the workers behind.
     """
     worker.bench.report.complete()
-    behind = [(str(address), int(port)) for address, port in message["behind"].values()]
+    behind = list(message.plan.behind.values())
     if behind:
         step, values = worker.bench.session.step, worker.bench.values()
-        worker.giving.send(behind, message["generation"], step, values)
+        worker.giving.send(behind, message.generation, step, values)
 
 
-def finish(worker: WorkerState, results: Mapping[str, Any]) -> None:
+def finish(worker: WorkerState, digests: dict[str, str], metrics: dict[str, float]) -> None:
     """Leave as the first worker of a finished job, with its results."""
     worker.member.leave(hands_over=False)
     worker.member.write_log()
-    standing = worker.bench.report.standing()
-    worker.client.send({"kind": "finished", "results": results, **standing})
+    worker.client.send(finished(worker.bench.report.progress(), digests, metrics))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Any
 
 from harness.contracts.marks import WorkerPhase
 from systems.elastic.transfer.training_state import TrainingState
+from systems.elastic.wire.messages import GroupBuilt, MeetingFailed, Topology
 from systems.elastic.wire.order import ElasticOrder
 from systems.elastic.wire.recovery_plan import Membership
-from systems.elastic.worker.group_builder import GroupBuilder, Topology
+from systems.elastic.worker.group_builder import GroupBuilder
 from systems.elastic.worker.leader_client import Handlers, LeaderClient
 from systems.elastic.worker.receive_state import StateReceiver
 from systems.elastic.worker.report_switch import SwitchReporter
@@ -20,6 +20,7 @@ from systems.elastic.worker.step_sync import StepSync
 from systems.elastic.worker.straggler_times import StragglerTimes
 from systems.runtime.wire.control import ControlClient
 from systems.runtime.wire.groups import Group, GroupLost
+from systems.runtime.wire.protocol import sendable
 from systems.runtime.worker.pace import Pacer
 
 
@@ -101,7 +102,7 @@ class WorkerState:
             order.recovery_timeout_s,
             order.collective_timeout_s,
             bench.prepare,
-            lambda generation: self.tell("built", generation),
+            lambda generation: self.member.tell(GroupBuilt(generation=generation)),
             self.tell_failed,
             on_devices=order.collectives == "nccl",
         )
@@ -128,13 +129,9 @@ class WorkerState:
         """Rank of this worker in the present generation."""
         return self.membership.members.index(self.name)
 
-    def tell(self, kind: str, generation: int, **details: Any) -> None:
-        """Tell the leader something about a generation."""
-        self.member.tell({"kind": kind, "generation": generation, **details})
-
     def tell_failed(self, generation: int, reason: str) -> None:
         """Tell the leader that a generation cannot begin as it was meant to."""
-        self.tell("meeting_failed", generation, reason=reason)
+        self.member.tell(MeetingFailed(generation=generation, reason=sendable(reason)))
 
     def meet(self, generation: int) -> Group:
         """Take the group of a generation to come, in order to use it before it is entered."""

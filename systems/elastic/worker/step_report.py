@@ -19,6 +19,13 @@ from systems.elastic.wire.order import ElasticOrder
 from systems.elastic.wire.recovery_plan import Membership
 from systems.runtime.tensors.state import digests
 from systems.runtime.wire.control import ControlClient
+from systems.runtime.wire.messages import (
+    Checkpoint,
+    CheckpointWritten,
+    FirstStep,
+    Progress,
+    StepsDone,
+)
 from systems.runtime.wire.step_log import LineWriter
 from systems.runtime.worker.checkpoint import keep_only
 from systems.runtime.worker.evaluations import Evaluations
@@ -63,7 +70,7 @@ class StepReport:
         self._folder = Path(order.job_dir)
         self._steps: LineWriter | None = None
         self._digests = LineWriter(self._folder / "digests.jsonl")
-        self._periodic = PeriodicCheckpoint(client, lambda: self.save("checkpoint"))
+        self._periodic = PeriodicCheckpoint(client, lambda: self.save(CheckpointWritten))
         self.evaluations = Evaluations(session, order.evaluate_epochs)
         self._recent: deque[float] = deque(maxlen=RECENT_STEPS)
         self._reported_at = 0.0
@@ -165,33 +172,32 @@ class StepReport:
         self._steps.add(entry)
         if is_first_step and not order.joining:
             phases_s = {**self.take_phases(), "first_step": ended - started}
-            message = {"kind": "first_step", "started": started, "phases_s": phases_s}
-            self._client.send(message | self.standing())
+            self._client.send(
+                FirstStep(progress=self.progress(), started=started, phases_s=phases_s)
+            )
             self._reported_at = ended
             self._recent.clear()  # the first step warms up and says nothing about the others
         elif ended - self._reported_at >= PROGRESS_EVERY_S:
             self._reported_at = ended
-            self._client.offer({"kind": "progress"} | self.standing())
+            self._client.offer(StepsDone(progress=self.progress()))
         if order.digest_every and session.step % order.digest_every == 0:
             self._digests.add({"step": session.step, **digests(session.model, session.optimizer)})
         self.evaluations.after_step(global_batch)
         if order.checkpoint_every and session.step % order.checkpoint_every == 0:
             self._periodic.write(session.step)
 
-    def standing(self) -> dict[str, Any]:
-        """Return this worker's progress as fields for any message."""
-        return {
-            "worker": self._order.worker,
-            "step": self._session.step,
-            "samples": self._session.data_state.consumed,
-            "step_s": self.step_s,
-            "ended": self._ended_at,
-        }
+    def progress(self) -> Progress:
+        """Return the job's progress as this worker knows it."""
+        session = self._session
+        return Progress(session.step, session.data_state.consumed, self.step_s, self._ended_at)
 
-    def save(self, kind: str) -> None:
+    def save(self, message: type[Checkpoint]) -> None:
         """Write a checkpoint and report it.
 
         The logs are written first, so that no saved step lacks its line.
+
+        Args:
+            message: class of the message that tells the driver.
 
         Raises:
             OSError: the disk has no room; the checkpoint before is kept.
@@ -203,8 +209,7 @@ class StepReport:
             manifest = save(session, self._folder / "checkpoints")
         now = time.monotonic()
         self._client.send(
-            {"kind": kind, "path": str(manifest), "saved": now, "save_s": now - started}
-            | self.standing()
+            message(progress=self.progress(), path=str(manifest), saved=now, save_s=now - started)
         )
         keep_only(manifest.parent, manifest)  # after the report: else the driver needs the older
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from systems.elastic.wire.messages import Straggler
 from systems.elastic.wire.order import ElasticOrder
 from systems.elastic.wire.recovery_plan import Membership
 from systems.elastic.wire.stragglers import StragglerRule, StragglerWatch
@@ -60,6 +61,4 @@ class StragglerTimes:
         if not times_s or members[0] != self._worker:
             return
         if found := self._watch.observe(times_s):
-            self._client.send(
-                {"kind": "straggler", "slowness": dict(found), "members": list(members)}
-            )
+            self._client.send(Straggler(slowness=dict(found), members=members))

@@ -13,9 +13,10 @@ from typing import TypeAlias
 
 import psutil
 
-from systems.runtime.wire.control import BEAT, Message
 from systems.runtime.wire.control_server import Connection
 from systems.runtime.wire.heartbeat import HeartbeatWatch
+from systems.runtime.wire.messages import BeatRequest, ProcessGreeting
+from systems.runtime.wire.protocol import Message
 from systems.runtime.wire.step_log import LineWriter
 
 DRIVER = "driver"
@@ -101,7 +102,7 @@ class Beats:
             if watched.heard_at < watched.asked_at and watched.ran_s is None:
                 watched.ran_s = _processor_s(connection)
             watched.asked_at = now
-        self._send(connection, BEAT)
+        self._send(connection, BeatRequest())
 
     def _has_stopped(self, name: str, now: float) -> bool:
         watched = self._watched[name]
@@ -123,11 +124,12 @@ def _processor_s(connection: Connection) -> float | None:
 
     The result is None if the time is not known, as on another host.
     """
-    assert connection.greeting is not None
+    greeting = connection.greeting
+    pid = greeting.pid if isinstance(greeting, ProcessGreeting) else greeting["pid"]
     if not connection.is_of_this_host:
         return None
     try:
-        times = psutil.Process(connection.greeting["pid"]).cpu_times()
+        times = psutil.Process(pid).cpu_times()
     except psutil.Error:
         return None
     return float(times.user + times.system)

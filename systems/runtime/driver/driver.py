@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 from functools import partial
+from typing import Any
 
 from harness.cluster import Cluster
 from harness.contracts.backend_reports import Report, ReportKind
@@ -28,9 +29,10 @@ from systems.runtime.driver.job_protocol import (
 )
 from systems.runtime.driver.slots_check import slots_problem
 from systems.runtime.driver.warm_pool import RuntimeSetupError, WarmPool
-from systems.runtime.wire.control import Message
-from systems.runtime.wire.control_server import Connection, ControlServer
+from systems.runtime.wire.control_server import Admission, Channels, Connection, ControlServer
+from systems.runtime.wire.messages import Warned
 from systems.runtime.wire.options import RuntimeOptions
+from systems.runtime.wire.protocol import kind_of
 
 # Bounded, since a killed process may still wait for a disk that does not answer.
 CLOSE_TIMEOUT_S = 20.0
@@ -52,7 +54,7 @@ class Driver:
         self._launcher = launcher
         self._make_job = make_job
         self._jobs: dict[str, DrivenJob] = {}
-        self._tokens: dict[str, str] = {}
+        self._admissions: dict[str, Admission] = {}
         self._owners: dict[int, DrivenJob] = {}
         """Job of each process, by handle."""
         self._speakers: dict[Connection, DrivenJob] = {}
@@ -61,7 +63,7 @@ class Driver:
         self._virtual = options.virtual
         try:
             self._server = ControlServer(
-                options.bind, self._tokens.get, self._on_message, self._on_closed
+                options.bind, self._admissions.get, self._on_message, self._on_closed
             )
         except OSError as error:
             raise RuntimeSetupError(
@@ -99,7 +101,8 @@ class Driver:
         )
         job = self._make_job(order, services, before)
         self._jobs[order.job_id] = job
-        self._tokens[order.job_id] = token
+        channels: Channels | None = getattr(job, "channels", None)
+        self._admissions[order.job_id] = Admission(token, channels)
         self._warming.begins(order, change)
         # Last: ``begin`` launches processes, which need the job's entries in both dictionaries.
         job.begin(change)
@@ -199,18 +202,22 @@ class Driver:
         self._owners[handle] = self._jobs[job_id]
         return handle
 
-    def _on_message(self, connection: Connection, message: Message) -> None:
-        if message is connection.greeting:
-            job = self._jobs[message["job_id"]]
+    def _on_message(self, connection: Connection, message: Any) -> None:
+        greeting = connection.greeting
+        is_plain = isinstance(greeting, dict)
+        job_id = greeting["job_id"] if is_plain else greeting.job_id
+        if message is greeting:
+            job = self._jobs[job_id]
             if job.greeted(connection):
                 self._speakers[connection] = job
             else:  # a worker that is being killed
                 self._server.close_connection(connection)
         elif connection in self._speakers:
             self._speakers[connection].heard(connection, message)
-            if message["kind"] == "warning" and connection.greeting is not None:
-                job_id = connection.greeting["job_id"]
+            if is_plain and message["kind"] == kind_of(Warned):
                 print(f"warning: job {job_id}: {message['text']}", file=sys.stderr)
+            elif isinstance(message, Warned):
+                print(f"warning: job {job_id}: {message.text}", file=sys.stderr)
 
     def _on_closed(self, connection: Connection) -> None:
         job = self._speakers.pop(connection, None)

@@ -17,6 +17,8 @@ from harness.contracts.launcher import Launcher
 from harness.contracts.process import Exit, ProcessSpec
 from harness.contracts.training_order import TrainingOrder
 from systems.runtime.wire.control_server import Connection, ControlServer
+from systems.runtime.wire.messages import Checkpoint
+from systems.runtime.wire.protocol import Message
 
 IDLE_WAIT_S = 0.25
 """Longest wait between two looks for ended processes when nothing hints at one. The end of a
@@ -44,13 +46,17 @@ class JobServices:
         """Send SIGKILL to a process; do nothing if it has ended."""
         self.launcher.signal(handle, signal.SIGKILL)
 
-    def send(self, connection: Connection, message: Mapping[str, Any]) -> None:
+    def send(self, connection: Connection, message: Message | Mapping[str, Any]) -> None:
         """Queue a message; drop it if the connection is closed."""
         self.server.send(connection, message)
 
 
 class DrivenJob(Protocol):
-    """State machine of one job. Implementations: ``JobGroup``, ``ElasticJob``."""
+    """State machine of one job. Implementations: ``JobGroup``, ``ElasticJob``.
+
+    A property ``channels`` names the greetings and messages that the job accepts from its
+    processes. A job without it gets plain messages (``wire.plain_messages``).
+    """
 
     @property
     def step(self) -> int:
@@ -101,8 +107,12 @@ class DrivenJob(Protocol):
         not expect it."""
         ...
 
-    def heard(self, connection: Connection, message: Mapping[str, Any]) -> None:
-        """Handle a message of a process that ``greeted`` accepted."""
+    def heard(self, connection: Connection, message: Any) -> None:
+        """Handle a message of a process that ``greeted`` accepted.
+
+        Raises:
+            ControlError: the message makes no sense; the driver then closes the connection.
+        """
         ...
 
     def disconnected(self, connection: Connection) -> None:
@@ -137,8 +147,13 @@ class Saved:
     samples: int
 
     @classmethod
-    def from_message(cls, message: Mapping[str, Any]) -> Saved:
+    def of(cls, message: Checkpoint) -> Saved:
         """Return the checkpoint that a worker's message describes."""
+        return cls(message.path, message.progress.step, message.progress.samples)
+
+    @classmethod
+    def from_message(cls, message: Mapping[str, Any]) -> Saved:
+        """Return the checkpoint that a plain message describes."""
         return cls(message["path"], message["step"], message["samples"])
 
 

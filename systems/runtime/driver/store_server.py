@@ -4,10 +4,9 @@ It has its own process because it must outlive every worker, and because a proce
 server must never fork. TCPStore checks no token: any process that reaches its port may read and
 write it. So it listens on the job's address only (TCPStore by itself listens on all).
 
-Conversation on the control channel: greeting (``worker`` is ``"store"``); the driver sends
-``{"kind": "order", "address": A}``; the store answers ``{"kind": "store", "address": A, "port":
-P}``. From then on it sends ``{"kind": "beat"}`` twice a second, so that the driver sees that it has
-not stopped. It lives until the driver sends ``exit`` or has gone.
+Conversation on the control channel: the store greets; the driver sends a ``StoreOrder``; the store
+answers with ``StoreReady``. From then on it sends a ``Beat`` twice a second, so that the driver
+sees that it has not stopped. It lives until the driver sends ``MayExit`` or has gone.
 """
 
 from __future__ import annotations
@@ -19,8 +18,18 @@ import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 
-from systems.runtime.wire.control import TOKEN_VARIABLE, ControlClient, ControlError
+from systems.runtime.wire.control import TOKEN_VARIABLE, ControlClient
+from systems.runtime.wire.messages import (
+    TO_STORE,
+    Beat,
+    Failed,
+    MayExit,
+    StoreGreeting,
+    StoreOrder,
+    StoreReady,
+)
 from systems.runtime.wire.name_lookups import is_plain, never_look_up_names
+from systems.runtime.wire.protocol import ControlError, kind_of, sendable
 
 ORDER_TIMEOUT_S = 60.0
 BEAT_S = 0.5
@@ -28,28 +37,23 @@ BEAT_S = 0.5
 
 def main(argv: Sequence[str]) -> int:
     """Run the store: ``ADDRESS PORT JOB_ID WORKER``, with the token in the environment."""
-    address, port, job_id, worker = argv
-    greeting = {
-        "kind": "greeting",
-        "job_id": job_id,
-        "worker": worker,
-        "token": os.environ.pop(TOKEN_VARIABLE, ""),
-        "pid": os.getpid(),
-    }
-    client = ControlClient(address, int(port), greeting)
+    address, port, job_id, _ = argv
+    token = os.environ.pop(TOKEN_VARIABLE, "")
+    greeting = StoreGreeting(job_id=job_id, token=token, pid=os.getpid())
+    client = ControlClient(address, int(port), greeting, TO_STORE)
     try:
-        order = client.receive(ORDER_TIMEOUT_S)
-        if order.get("kind") != "order" or not isinstance(order.get("address"), str):
-            raise ControlError(f"the driver sent {order.get('kind')!r} instead of an order")
-        server = StoreServer(order["address"])
-        client.send({"kind": "store", "address": server.address, "port": server.port})
+        order = client.next_message(ORDER_TIMEOUT_S)
+        if not isinstance(order, StoreOrder):
+            raise ControlError(f"the driver sent {kind_of(order)!r} instead of an order")
+        server = StoreServer(order.address)
+        client.send(StoreReady(address=server.address, port=server.port))
         while not _is_over(client):
             with suppress(OSError):  # a driver that has gone ends this process
-                client.send({"kind": "beat"})
+                client.send(Beat())
         code = 0
     except Exception as error:
         traceback.print_exc()
-        client.send({"kind": "failed", "reason": f"{type(error).__name__}: {error}"})
+        client.send(Failed(reason=sendable(f"{type(error).__name__}: {error}")))
         code = 1
     client.leave()
     sys.stdout.flush()
@@ -60,7 +64,7 @@ def main(argv: Sequence[str]) -> int:
 def _is_over(client: ControlClient) -> bool:
     """Return whether the driver has sent ``exit``; wait for it as long as one beat."""
     with suppress(ControlError):  # it has said nothing
-        return client.receive(BEAT_S).get("kind") == "exit"
+        return isinstance(client.next_message(BEAT_S), MayExit)
     return False
 
 

@@ -10,7 +10,7 @@ import os
 import socket
 import sys
 
-from systems.runtime.wire.control import LineBuffer, Message
+from systems.runtime.prefork.lines import Line, line_buffer
 from systems.runtime.wire.process import call_entry, pin
 
 READY = b"r"
@@ -19,7 +19,7 @@ BEGUN = b"b"
 """Message of a spare that has read its work; before it, another process can still do the work."""
 
 
-def prepare_and_wait(surroundings: Message, sock: socket.socket) -> Message:
+def prepare_and_wait(surroundings: Line, sock: socket.socket) -> Line:
     """Be a spare until work arrives; return the request of that work.
 
     Args:
@@ -38,7 +38,7 @@ def prepare_and_wait(surroundings: Message, sock: socket.socket) -> Message:
     sys.stdout.flush()
     sys.stderr.flush()
     sock.sendall(READY)
-    buffer = LineBuffer()
+    buffer = line_buffer()
     with sock:
         while data := sock.recv(1 << 16):
             for request in buffer.feed(data):

@@ -32,8 +32,9 @@ from typing import NoReturn
 
 from harness.machine.failures import is_of_machine
 from harness.machine.parent_death import adopt_orphans, die_with_parent
+from systems.runtime.prefork.lines import Line, encode_line, line_buffer
 from systems.runtime.prefork.spare import BEGUN, READY, prepare_and_wait
-from systems.runtime.wire.control import LineBuffer, Message, encode
+from systems.runtime.wire.control import LineBuffer
 from systems.runtime.wire.process import call_entry, children, num_threads, pin
 
 
@@ -48,12 +49,12 @@ def main() -> int:
     sock.set_inheritable(False)
     problem = _import(modules)
     if problem is not None:
-        sock.sendall(encode({"kind": "failed", "reason": problem}))
+        sock.sendall(encode_line({"kind": "failed", "reason": problem}))
         return 1
     # First: what is frozen is never collected.
     gc.collect()
     gc.freeze()  # or the collector would touch, and so copy, shared pages
-    sock.sendall(encode({"kind": "ready"}))
+    sock.sendall(encode_line({"kind": "ready"}))
     _Zygote(sock).run()
     return 0
 
@@ -87,7 +88,7 @@ class _Child:
     """Id of the fork; a spare's changes when it is used."""
     socket: socket.socket | None = None
     """Connection to a spare that has not begun its work yet."""
-    work: Message | None = None
+    work: Line | None = None
     """Work given to a spare, until it reports that it has begun."""
 
 
@@ -122,13 +123,13 @@ class _Zygote:
         self._selector.register(self._socket, selectors.EVENT_READ)
         self._selector.register(self._wake_read, selectors.EVENT_READ)
         try:
-            self._serve(LineBuffer())
+            self._serve(line_buffer())
         except OSError:
             pass  # the launcher closed the socket with messages unread
         finally:
             self._end()
 
-    def _serve(self, buffer: LineBuffer) -> None:
+    def _serve(self, buffer: LineBuffer[Line]) -> None:
         while True:
             for key, _ in self._selector.select():
                 if key.data is not None:
@@ -146,7 +147,7 @@ class _Zygote:
                     self._handle(request)
                     self._say("taken")
 
-    def _handle(self, request: Message) -> None:
+    def _handle(self, request: Line) -> None:
         if request["kind"] == "start":
             self._start(request)
         elif request["kind"] == "spare":
@@ -168,7 +169,7 @@ class _Zygote:
 
     def _start(
         self,
-        request: Message,
+        request: Line,
         ours: socket.socket | None = None,
         theirs: socket.socket | None = None,
     ) -> _Child | None:
@@ -189,14 +190,14 @@ class _Zygote:
         return child
 
     def _say(self, kind: str, **details: object) -> None:
-        self._socket.sendall(encode({"kind": kind, **details}))
+        self._socket.sendall(encode_line({"kind": kind, **details}))
 
-    def _use(self, request: Message) -> None:
+    def _use(self, request: Line) -> None:
         """Give a spare its work; if it has died, fork a process for it."""
         for pid, child in self._children.items():
             if child.number == request["spare"] and child.socket is not None:
                 try:
-                    child.socket.sendall(encode(request))
+                    child.socket.sendall(encode_line(request))
                 except OSError:
                     break
                 child.number, child.work = request["id"], request
@@ -293,7 +294,7 @@ class _Zygote:
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(orphan, signal.SIGKILL)
 
-    def _become(self, request: Message, zygote: int, sock: socket.socket | None) -> NoReturn:
+    def _become(self, request: Line, zygote: int, sock: socket.socket | None) -> NoReturn:
         """Run in the child: drop what belongs to the fork server, set up the surroundings, and
         work."""
         code = 1

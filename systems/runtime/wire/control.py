@@ -1,8 +1,8 @@
 """The control channel between a driver and its workers: JSON lines over TCP.
 
-A message is one JSON object on one line. Anything else is refused, so the channel never executes
-what arrives. A worker's first line is its greeting with the job's token. Until the token is
-checked, a much smaller size limit applies.
+A message is one JSON object on one line (``protocol``). Anything else is refused, so the channel
+never executes what arrives. A worker's first line is its greeting with the job's token. Until the
+token is checked, a much smaller size limit applies.
 
 The channel has no encryption or signature. Use it on loopback, or on a network that only the
 cluster's own hosts can reach.
@@ -10,86 +10,96 @@ cluster's own hosts can reach.
 
 from __future__ import annotations
 
-import json
 import os
 import queue
 import select
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any, TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar, cast
 
-from harness.files.bounded_file import parse_json
+from systems.runtime.wire import protocol
+from systems.runtime.wire.messages import Beat, BeatRequest
+from systems.runtime.wire.plain_messages import PlainMessage, decode_plain, encode_plain
+from systems.runtime.wire.protocol import (
+    MAX_MESSAGE_BYTES,
+    ControlError,
+    Greeting,
+    Inbound,
+    kind_of,
+)
 
-Message: TypeAlias = dict[str, Any]
+__all__ = ["ControlError"]
 
+Message: TypeAlias = PlainMessage
+"""Message of a backend that has not declared its ``Channels``."""
 TOKEN_VARIABLE = "ELASTRACE_CONTROL_TOKEN"
 """Environment variable in which a worker finds its job's token; removed once read."""
-BEAT: Message = {"kind": "beat"}
-"""Sign of life; a worker answers the driver's beat with the same message."""
-MAX_MESSAGE_BYTES = 1 << 20
 MAX_GREETING_BYTES = 4096
 CONNECT_TIMEOUT_S = 30.0
+PLAIN_BEAT_REQUEST = {"kind": kind_of(BeatRequest)}
 EXIT_DRIVER_GONE = 76
 """Exit code of a worker that has lost its driver."""
 
-
-class ControlError(Exception):
-    """The other side violated the protocol or refused this process; the text gives the reason."""
+M = TypeVar("M")
 
 
-def encode(message: Mapping[str, Any]) -> bytes:
-    """Return a message as one line.
+def encode(message: protocol.Message | Mapping[str, Any]) -> bytes:
+    """Return a message as one line; a mapping is a plain message (``plain_messages``).
 
     Raises:
         ControlError: the message is too long, or holds something that JSON cannot express.
     """
-    try:
-        line = json.dumps(message, separators=(",", ":")).encode() + b"\n"
-    except (TypeError, ValueError) as error:
-        raise ControlError(
-            f"a {message.get('kind')!r} message cannot be sent: {error};"
-            " only numbers, texts, lists and mappings can"
-        ) from None
-    if len(line) > MAX_MESSAGE_BYTES:
-        raise ControlError(
-            f"a {message.get('kind')!r} message has {len(line)} bytes;"
-            f" {MAX_MESSAGE_BYTES} is the limit"
-        )
-    return line
+    return encode_plain(message) if isinstance(message, Mapping) else protocol.encode(message)
 
 
-class LineBuffer:
+class LineBuffer(Generic[M]):
     """Parser that turns arriving bytes into messages."""
 
-    def __init__(self, limit: int = MAX_MESSAGE_BYTES) -> None:
+    def __init__(
+        self, decode: Callable[[bytes], M], limit: int = MAX_MESSAGE_BYTES, sender: str = ""
+    ) -> None:
+        """Begin without any byte.
+
+        Args:
+            decode: returns the message on a line, or raises ControlError.
+            limit: limit on the bytes of one message.
+            sender: name of the process that sends the bytes, for the reasons of refusals.
+        """
+        self.decode = decode
+        """Decoder of the next line; may be replaced later."""
         self.limit = limit
         """Limit on the bytes of one message; may be raised later."""
+        self.sender = sender
         self._rest = b""
 
-    def feed(self, data: bytes) -> Iterator[Message]:
-        """Yield the messages that ``data`` completes, singly, so that the limit may be raised
+    def feed(self, data: bytes) -> Iterator[M]:
+        """Yield the messages that ``data`` completes, singly, so that limit and decoder may change
         between them.
 
         Raises:
-            ControlError: a line is longer than the limit, or is not a JSON object.
+            ControlError: a line is longer than the limit, or is no message; the text names the
+                sender.
         """
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             self._measure(line)
             try:
-                message = parse_json(line)
-            except ValueError:
-                raise ControlError("a line that is not JSON") from None
-            if not isinstance(message, dict):
-                raise ControlError("a line that is not a JSON object")
+                message = self.decode(line)
+            except ControlError as error:
+                raise ControlError(self._of_sender(str(error))) from None
             yield message
         self._measure(self._rest)
 
     def _measure(self, line: bytes) -> None:
         if len(line) > self.limit:
-            raise ControlError(f"a message of {len(line)} bytes; {self.limit} is the limit")
+            fault = f"a message of {len(line)} bytes; {self.limit} is the limit"
+            raise ControlError(self._of_sender(fault))
+
+    def _of_sender(self, fault: str) -> str:
+        return f"{self.sender}: {fault}" if self.sender else fault
 
 
 class ControlClient:
@@ -100,10 +110,12 @@ class ControlClient:
         self,
         address: str,
         port: int,
-        greeting: Mapping[str, Any],
+        greeting: Greeting | Mapping[str, Any],
+        inbound: Inbound | None = None,
         *,
-        on_message: Callable[[Message], None] | None = None,
+        on_message: Callable[[Any], None] | None = None,
         on_end: Callable[[], None] | None = None,
+        sender: str = "the driver",
     ) -> None:
         """Connect and send the greeting.
 
@@ -111,10 +123,13 @@ class ControlClient:
             address: address of the other side.
             port: port of the other side.
             greeting: first message, with the token.
+            inbound: messages that this side accepts; any other ends the connection. None: plain
+                messages (``plain_messages``).
             on_message: takes every message on the reading thread. None: beats are answered, and all
                 other messages go to the inbox.
             on_end: called when the other side has closed the connection. None: this process then
                 exits, since its training serves no driver any more.
+            sender: name of the other side, for the reasons of refusals.
 
         Raises:
             OSError: no process listens at the address.
@@ -122,38 +137,48 @@ class ControlClient:
         self._socket = socket.create_connection((address, port), CONNECT_TIMEOUT_S)
         self._socket.settimeout(None)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.inbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        self.inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        """Messages that nothing has taken yet, and what other threads of this process put there."""
         self._on_message = on_message or self._take
         self._on_end = on_end
+        self._buffer: LineBuffer[Any] = LineBuffer(inbound or decode_plain, sender=sender)
         # The training thread sends, and the reading thread answers beats: lines must not mix.
         self._lock = threading.Lock()
         self._leaving = False
         self.send(greeting)
         threading.Thread(target=self._read, name="control", daemon=True).start()
 
-    def send(self, message: Mapping[str, Any]) -> None:
+    def send(self, message: protocol.Message | Mapping[str, Any]) -> None:
         """Send a message; wait if the socket's buffer is full."""
         line = encode(message)
         with self._lock:
             self._socket.sendall(line)
 
-    def offer(self, message: Mapping[str, Any]) -> None:
+    def offer(self, message: protocol.Message | Mapping[str, Any]) -> None:
         """Send a message only if the socket has room; for messages that the next one supersedes."""
         if select.select([], [self._socket], [], 0)[1]:
             self.send(message)
 
     def receive(self, timeout_s: float | None) -> Message:
-        """Return the next message.
+        """Return the next plain message, of a client without ``inbound``.
+
+        Raises:
+            ControlError: no message came in time.
+        """
+        return cast(Message, self.next_message(timeout_s))
+
+    def next_message(self, timeout_s: float | None) -> protocol.Message:
+        """Return the next message, which is one of ``inbound``.
 
         Raises:
             ControlError: no message came in time.
         """
         try:
-            return self.inbox.get(timeout=timeout_s)
+            return cast(protocol.Message, self.inbox.get(timeout=timeout_s))
         except queue.Empty:
             raise ControlError(f"the driver has said nothing for {timeout_s} s") from None
 
-    def arrived(self) -> list[Message]:
+    def arrived(self) -> list[Any]:
         """Return the messages that have already arrived, without waiting."""
         messages = []
         while True:
@@ -175,22 +200,25 @@ class ControlClient:
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
-    def _take(self, message: Message) -> None:
+    def _take(self, message: protocol.Message | Mapping[str, Any]) -> None:
         """Answer a beat on the reading thread, so that a long step does not delay it; queue all
         else."""
-        if message.get("kind") == BEAT["kind"]:
-            self.send(BEAT)
+        if isinstance(message, BeatRequest) or message == PLAIN_BEAT_REQUEST:
+            self.send(Beat())
         else:
             self.inbox.put(message)
 
     def _read(self) -> None:
-        buffer = LineBuffer()
         while True:
             try:
                 data = self._socket.recv(1 << 16)
-                for message in buffer.feed(data) if data else []:
+                for message in self._buffer.feed(data) if data else []:
                     self._on_message(message)
-            except (OSError, ControlError):
+            except OSError:
+                data = b""
+            except ControlError as error:
+                with suppress(OSError):  # the log may not be writable
+                    print(f"control connection ended: {error}", file=sys.stderr, flush=True)
                 data = b""
             if not data and self._leaving:
                 return

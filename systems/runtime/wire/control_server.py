@@ -8,15 +8,23 @@ import selectors
 import socket
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
-from systems.runtime.wire.control import (
-    MAX_GREETING_BYTES,
+import msgspec
+
+from systems.runtime.wire.control import MAX_GREETING_BYTES, LineBuffer, encode
+from systems.runtime.wire.plain_messages import decode_plain
+from systems.runtime.wire.protocol import (
     MAX_MESSAGE_BYTES,
+    VERSION,
     ControlError,
-    LineBuffer,
+    Count,
+    Greeting,
+    Inbound,
     Message,
-    encode,
+    decoded,
 )
 
 # A connection that never greets must not hold one of the ``MAX_STRANGERS`` places.
@@ -26,20 +34,54 @@ MAX_STRANGERS = 256
 
 _log = logging.getLogger(__name__)
 
-Token: TypeAlias = Callable[[str], str | None]
-"""Returns the token of a job, or None if there is no such job."""
+
+class Channels:
+    """Greetings that a server accepts, and the messages that may follow each of them."""
+
+    def __init__(self, inbound: Mapping[type[Greeting], Inbound]) -> None:
+        self.inbound = dict(inbound)
+        self.greetings = Inbound(*self.inbound)
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Condition under which the processes of a job are let in."""
+
+    token: str
+    """Token that each of them must show."""
+    channels: Channels | None
+    """Greetings and messages; None: plain messages (``plain_messages``)."""
+
+
+Admit: TypeAlias = Callable[[str], Admission | None]
+"""Returns the admission to a job, or None if there is no such job."""
+
+
+class _Opening(msgspec.Struct):
+    """Fields of every greeting of every version, by which a stranger is judged."""
+
+    job_id: str
+    token: str
+    version: Count = 0
+
+
+_openings = msgspec.json.Decoder(_Opening)
 
 
 class Connection:
     """A worker's connection; it counts as known once its greeting was accepted."""
 
-    def __init__(self, sock: socket.socket, peer: str) -> None:
+    def __init__(
+        self, sock: socket.socket, peer: str, decode: Callable[[Connection, bytes], Any]
+    ) -> None:
         self.socket = sock
         self.peer = peer
         self.since = time.monotonic()
-        self.greeting: Message | None = None
+        self.greeting: Any = None
+        """Greeting of a known process: a ``Greeting``, or a plain message of a backend without
+        ``Channels``; None before it."""
         self.is_open = True
-        self.buffer = LineBuffer(MAX_GREETING_BYTES)
+        self.buffer: LineBuffer[Any] = LineBuffer(partial(decode, self), MAX_GREETING_BYTES)
         self.outgoing = b""
         self.heard_at = self.since
         """Time at which its last message was handled, on ``time.monotonic``."""
@@ -64,15 +106,15 @@ class ControlServer:
     def __init__(
         self,
         bind: str,
-        token_of: Token,
-        on_message: Callable[[Connection, Message], None],
+        admit: Admit,
+        on_message: Callable[[Connection, Any], None],
         on_closed: Callable[[Connection], None],
     ) -> None:
         """Begin to listen on a free port of the address ``bind``.
 
         Args:
             bind: address of this machine to listen on.
-            token_of: returns the token that workers of a job must show.
+            admit: returns the admission to a job.
             on_message: called with every message of a known worker, its greeting first.
             on_closed: called once when a known worker's connection has ended.
 
@@ -82,7 +124,7 @@ class ControlServer:
         family = socket.AF_INET6 if ":" in bind else socket.AF_INET
         self._listener = socket.create_server((bind, 0), family=family, backlog=128)
         self._listener.setblocking(False)
-        self._token_of = token_of
+        self._admit = admit
         self._on_message = on_message
         self._on_closed = on_closed
         self._selector = selectors.DefaultSelector()
@@ -112,7 +154,7 @@ class ControlServer:
             if now - connection.since > GREETING_TIMEOUT_S:
                 self._refuse(connection, "no greeting in time")
 
-    def send(self, connection: Connection, message: Mapping[str, Any]) -> None:
+    def send(self, connection: Connection, message: Message | Mapping[str, Any]) -> None:
         """Queue a message; drop it if the connection is closed."""
         if connection.is_open:
             connection.outgoing += encode(message)
@@ -167,25 +209,49 @@ class ControlServer:
             return
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection = Connection(sock, f"{peer[0]}:{peer[1]}")
+        connection = Connection(sock, f"{peer[0]}:{peer[1]}", self._greet)
         self._strangers.add(connection)
         self._selector.register(sock, selectors.EVENT_READ, connection)
 
-    def _handle(self, connection: Connection, message: Message) -> None:
+    def _greet(self, connection: Connection, line: bytes) -> Greeting | dict[str, Any]:
+        """Return the greeting on a stranger's first line, without its token.
+
+        The token is judged before anything else, and the rest of the line only after it.
+
+        Raises:
+            ControlError: the line is no greeting, its token is wrong, or its version another one.
+        """
+        opening: _Opening = decoded(_openings, line)
+        admission = self._admit(opening.job_id)
+        # Compare in constant time, so that the time does not reveal the token.
+        if admission is None or not hmac.compare_digest(
+            opening.token.encode(), admission.token.encode()
+        ):
+            raise ControlError("the token is wrong")
+        if admission.channels is None:
+            plain = decode_plain(line)
+            connection.buffer.decode = decode_plain
+            connection.buffer.limit = MAX_MESSAGE_BYTES
+            connection.buffer.sender = f"a process of job {opening.job_id} at {connection.peer}"
+            return {name: value for name, value in plain.items() if name != "token"}
+        if opening.version != VERSION:
+            raise ControlError(
+                f"it speaks version {opening.version} of the control protocol, and this process"
+                f" version {VERSION}; run one version of Elastrace on all hosts"
+            )
+        greeting = admission.channels.greetings(line)
+        assert isinstance(greeting, Greeting)
+        connection.buffer.decode = admission.channels.inbound[type(greeting)]
+        connection.buffer.limit = MAX_MESSAGE_BYTES
+        connection.buffer.sender = f"{greeting.sender} at {connection.peer}"
+        return msgspec.structs.replace(greeting, token="")
+
+    def _handle(self, connection: Connection, message: Any) -> None:
         if not connection.is_open:
             return  # an earlier line of the same packet was refused
         connection.heard_at = time.monotonic()
         if connection.greeting is None:
-            token = self._token_of(str(message.get("job_id")))
-            shown = str(message.pop("token", ""))
-            # JSON can hold half a surrogate pair, which must not end the driver.
-            given = shown.encode(errors="replace")
-            # Compare in constant time, so that the time does not reveal the token.
-            if token is None or not hmac.compare_digest(given, token.encode()):
-                self._refuse(connection, "the token is wrong")
-                return
             connection.greeting = message
-            connection.buffer.limit = MAX_MESSAGE_BYTES
             self._strangers.discard(connection)
             self._known.add(connection)
         self._on_message(connection, message)

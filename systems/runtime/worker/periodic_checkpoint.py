@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 from harness.machine.failures import is_of_machine
 from systems.runtime.wire.control import ControlClient
+from systems.runtime.wire.messages import Warned
+from systems.runtime.wire.protocol import sendable
 
 
 class PeriodicCheckpoint:
@@ -38,7 +40,7 @@ class PeriodicCheckpoint:
                     f"the checkpoint of step {step} cannot be written ({error}); training goes on,"
                     " and each checkpoint that falls due is tried again"
                 )
-                self._client.send({"kind": "warning", "text": text})
+                self._client.send(Warned(text=sendable(text)))
             self._is_told = True
         else:
             self._is_told = False

@@ -125,7 +125,7 @@ def _has_more_than_state(model: torch.nn.Module) -> bool:
 
 def _identity(order: ProgramOrder) -> str:
     place = order.device, order.device_type, order.num_threads, order.common_kernels
-    return json.dumps([order.workload, order.options, *place], sort_keys=True)
+    return json.dumps([order.workload, dict(order.options), *place], sort_keys=True)
 
 
 def _built_by(order: ProgramOrder, recipe: Recipe) -> Program:

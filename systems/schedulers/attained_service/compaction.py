@@ -1,4 +1,4 @@
-"""Slots that running jobs can give up, on which hosts, and at what loss (EDL's compaction)."""
+"""Compaction (EDL): slots that running jobs can give up, by host, and the loss of doing so."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class Donor:
     """A running job that can give up slots."""
 
     worth: Sequence[float]
-    """Worth to the job of 0, 1, ... slots, in slots."""
+    """Value to the job of 0, 1, ... slots, in slots."""
     num_slots: int
     least: int
     """Fewest slots that the job keeps."""
     place: tuple[object, ...]
-    """Place of the job in the plan. Of equal losses, the last job in the plan gives first."""
+    """Position of the job in the plan. At equal losses, the last job in the plan gives first."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Offer:
     slots: tuple[tuple[int, str | None], ...]
     """Each slot with the job it is taken from; None: the slot is free."""
     losses: tuple[float, ...]
-    """Worth that is lost by taking the first 0, 1, ... slots, in slots."""
+    """Value that is lost by taking the first 0, 1, ... slots, in slots."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,20 +50,19 @@ class Compaction:
     """Search for the slots by which a waiting job gains most.
 
     For a job that requested P slots, at most ceil(P / m) hosts give slots, m being the slots of a
-    host. The number R of slots lies between the job's least and P. The gain is the worth of R slots
-    to the job, less what they are worth to the jobs that give them. Slots are taken one at a time
-    at the least loss, which is the optimum where curves are concave. Free slots are given at no
-    loss.
+    host. The number R of slots lies between the job's least and P. The gain is the value of R slots
+    to the job, minus their value to the jobs that give them. Slots are taken one at a time at the
+    least loss, which is optimal if curves are concave. Free slots cost nothing.
 
-    Exact, on concave curves: given the hosts, how many slots are taken and from which jobs. Where
-    one host is allowed, its choice is exact too: all hosts are tried, and of equals the fewest
-    slots win, then the first host. The choice is also exact where as many hosts are allowed as
-    there are.
+    Exact, on concave curves: for given hosts, the number of slots taken and the jobs that give
+    them. If one host is allowed, its choice is exact too: all hosts are tried, and among equal
+    gains the fewest slots win, then the first host. The choice is also exact if all hosts are
+    allowed.
 
-    A heuristic: which hosts, where more than one is allowed but not all. The hosts with the most
-    slots to give are taken (then those with the least loss), the same for all requests of as many
-    hosts. It was compared with brute force over every set of hosts on 988 random small cases in
-    which something can be gained (two of four hosts, of two or three slots each). The heuristic
+    A heuristic: the choice of hosts, if more than one is allowed but not all. The hosts with the
+    most slots to give are taken (then those with the least loss), the same for all requests of as
+    many hosts. It was compared with brute force over every set of hosts on 988 random small cases
+    in which something can be gained (two of four hosts, of two or three slots each). The heuristic
     found the greatest gain in 75 %, nothing in 1 %, and 90 % of the greatest gain on average.
 
     The offer of a host is cached until a claim on the host changes.
@@ -105,7 +104,7 @@ class Compaction:
         return len(self._least_losses) == 1
 
     def best(self, worth: Sequence[float], least: int, requested: int) -> Move | None:
-        """Return the slots by which a job gains most; None if no slots bring a gain."""
+        """Return the slots from which a job gains most; None if no slots bring a gain."""
         num_hosts = -(-requested // self._per_host)
         if num_hosts > 1:
             offer = self._wide_offer(num_hosts)
@@ -119,7 +118,7 @@ class Compaction:
             offer = self._offers[host]
             if len(offer.slots) >= count and offer.losses[count] == loss:
                 return Move(offer.slots[:count], gain)
-        raise AssertionError("the least loss is that of some host")
+        raise AssertionError("the least loss occurs at one of the hosts")
 
     def _wide_offer(self, num_hosts: int) -> Offer:
         known = self._wide.get(num_hosts)

@@ -1,4 +1,4 @@
-"""Gittins index of a job's service, learned from what earlier jobs have needed."""
+"""Gittins index of a job's service, learned from the total services of earlier jobs."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from itertools import accumulate
 
 
 class ServiceHistory:
-    """Total services of the jobs that have ended, slot-seconds, and the index they give.
+    """Total services of ended jobs, in slot-seconds, and the Gittins index computed from them.
 
-    The index of a job with attained service ``a`` looks at the next ``d`` slot-seconds. It is the
-    chance that the job ends within them, divided by the service that the job is expected to take of
-    them: ``P(S - a <= d | S > a) / E[min(S - a, d) | S > a]``, with S drawn from the ended jobs.
+    The index of a job with attained service ``a`` considers the next ``d`` slot-seconds. It is the
+    probability that the job ends within them, divided by the part of them that the job is expected
+    to use: ``P(S - a <= d | S > a) / E[min(S - a, d) | S > a]``, with S drawn from the ended jobs.
 
-    All indices must be comparable, so they rest on one snapshot. The snapshot is taken again each
-    time the number of ended jobs has doubled.
+    All indices must be comparable, so they use one snapshot of the history. The snapshot is taken
+    again each time the number of ended jobs has doubled.
 
     Source: Gu et al., NSDI '19, the two-dimensional Gittins index. Chosen here: the distribution is
-    learned in the run itself, and the snapshot's times.
+    learned during the run; the times of the snapshots.
     """
 
     def __init__(self) -> None:

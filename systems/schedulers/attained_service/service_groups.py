@@ -17,7 +17,7 @@ from systems.schedulers.common.news import touched
 from systems.schedulers.common.waiting import Key, WaitingJobs
 
 TOLERANCE_S = 1e-6
-"""Seconds before its time at which a group change is already made.
+"""Seconds by which a group change is made early.
 
 The value is far above the rounding of sums of floats, and far below anything that happens to a job.
 """
@@ -31,11 +31,11 @@ class GroupedJob:
     gang: int
     """Slots that the job is granted when it starts.
 
-    Its key says what the plan counts. While the job waits, that is the gang. While it runs, that is
-    what it holds, but at most the gang.
+    While the job waits, the plan counts its gang. While the job runs, the plan counts the slots it
+    holds, but at most the gang.
     """
     num_slots: int = 0
-    """Slots of its grant while it is planned."""
+    """Slots of its grant while the job is planned."""
     base_slot_s: float = 0.0
     """Attained service at its last promotion; group limits count from there."""
     service_slot_s: float = 0.0
@@ -44,7 +44,8 @@ class GroupedJob:
     planned: bool = False
     """True while the job is granted slots."""
     turn: int = 0
-    """Number of its starts, stops and resizes; entries scheduled in an earlier turn are void."""
+    """Number of the job's starts, stops and resizes; schedule entries with an earlier number are
+    void."""
 
 
 class ServiceGroups:
@@ -63,8 +64,8 @@ class ServiceGroups:
         history: ServiceHistory | None = None,
         waiting: WaitingJobs | None = None,
     ) -> None:
-        """Start without any job; raise ``ValueError`` for limits that do not ascend or a bad
-        multiple."""
+        """Start without any job; raise ``ValueError`` if limits do not ascend or the multiple is
+        bad."""
         limits = tuple(float(limit) for limit in limits_slot_s)
         problems = []
         if any(low >= high for low, high in zip((0.0, *limits), limits, strict=False)):
@@ -88,7 +89,7 @@ class ServiceGroups:
         self._promotions: list[tuple[float, str, int]] = []
 
     def follow(self, view: ClusterView) -> dict[str, Grant | Suspend | Refuse]:
-        """Bring all jobs in line with the news; return refusals of jobs that can never fit."""
+        """Update all jobs from the news; return refusals of jobs that can never fit."""
         refusals: dict[str, Grant | Suspend | Refuse] = {}
         if self._history is not None:
             self._learn(view, self._history)
@@ -139,7 +140,7 @@ class ServiceGroups:
         self.stopped(view, job_id)
 
     def next_wake(self, now_s: float) -> float | None:
-        """Return when the earliest future group change is due; None if there is none."""
+        """Return the time of the earliest future group change; None if there is none."""
         earliest = math.inf
         for heap, planned in ((self._demotions, True), (self._promotions, False)):
             self._due(heap, -math.inf, planned)
@@ -163,14 +164,14 @@ class ServiceGroups:
                     self._set_key(job, job.key._replace(rank=rank))
 
     def _rank(self, service_slot_s: float, level: int, now_s: float) -> float:
-        """Return the order of a job within its group: smaller is served earlier."""
+        """Return the rank of a job within its group; a smaller rank is served earlier."""
         if self._history is None:
             return now_s
         limit = self._limits[level] if level < len(self._limits) else math.inf
         return -self._history.index(service_slot_s, limit - service_slot_s)
 
     def _look_again(self, view: ClusterView, job_id: str) -> Refuse | None:
-        """Bring one job's entry in line with the view."""
+        """Update one job's entry from the view."""
         seen = view.jobs.get(job_id)
         job = self.jobs.get(job_id)
         if seen is None:
@@ -204,7 +205,7 @@ class ServiceGroups:
         del self.jobs[job.key.job_id]
 
     def _set_planned(self, job: GroupedJob, planned: bool) -> None:
-        """Follow a grant that came or went without a decision of this scheduler."""
+        """Record that a job got or lost a grant without a decision of this scheduler."""
         if planned:
             self.plan.plan(job.key)
         else:
@@ -212,7 +213,7 @@ class ServiceGroups:
             job.key = job.key._replace(num_slots=job.gang)
             self.plan.waiting.put(job.key)
         job.planned = planned
-        job.num_slots = 0  # its size follows
+        job.num_slots = 0  # its size is set below
         job.turn += 1
 
     def _size(self, view: ClusterView, job: GroupedJob, num_slots: int) -> None:
@@ -304,7 +305,7 @@ class ServiceGroups:
         ).items():
             seen = view.jobs[job_id]
             if seen.slots or job.key.level == 0:
-                continue  # it still gives its slots back; the news will report when it is done
+                continue  # the job still gives its slots back; the news will report the end of that
             waited_s = view.time_s + TOLERANCE_S - seen.waiting_since_s
             if waited_s >= (self._promote_after or 0.0) * seen.executed_s:
                 job.base_slot_s = seen.attained_slot_s

@@ -1,4 +1,4 @@
-"""The set of jobs that gains most on a number of slots: the knapsack problem, solved exactly."""
+"""Exact solution of the knapsack problem: the set of jobs that gains most on a number of slots."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import numpy as np
 
 
 def best_subset(gains: Sequence[float], sizes: Sequence[int], num_slots: int) -> list[int]:
-    """Return the indices, ascending, of the jobs whose gains sum to the most while they fit.
+    """Return the indices, ascending, of the jobs that fit and whose gains have the greatest sum.
 
     The method is dynamic programming; its cost grows with the number of jobs times ``num_slots``.
-    Among equal sums, a later job is left out rather than an earlier one.
+    Among equal sums, later jobs are left out first.
 
     Args:
-        gains: what each job gains if it is chosen, at least 0.
+        gains: gain of each job if it is chosen, at least 0.
         sizes: slots of each job, at least 1.
         num_slots: slots in all.
     """
     if num_slots <= 0:
         return []
-    best = np.zeros(num_slots + 1)  # by slots that may be used, for the jobs so far
+    best = np.zeros(num_slots + 1)  # best sum by slots that may be used, for the jobs so far
     taken = np.zeros((len(gains), num_slots + 1), np.bool_)
     for row, gain, size in zip(taken, gains, sizes, strict=True):
         if size > num_slots:

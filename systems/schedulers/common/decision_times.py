@@ -29,15 +29,15 @@ class DecisionTimes:
         self._ended_share = ended_share
         self._from_s = 0.0
         self._due_s: float | None = None
-        """Time of the decision that is waited for; None: nothing is pending."""
+        """Time of the next decision; None: nothing is pending."""
 
     def due_s(self, view: ClusterView, num_ended: int, num_running: int) -> float:
-        """Return when pending news are to be decided: the view's time, or a later one.
+        """Return the time of the decision about pending news: the view's time, or a later time.
 
         Args:
             view: view of the decision that asks.
-            num_ended: jobs that have ended since the last decision.
-            num_running: jobs that ran after it.
+            num_ended: number of jobs that have ended since the last decision.
+            num_running: number of jobs that ran after the last decision.
         """
         now_s = view.time_s
         if self._trigger == "event":
@@ -45,7 +45,7 @@ class DecisionTimes:
         if self._due_s is None:
             periods = math.ceil((now_s - self._from_s) / self._period_s)
             self._due_s = self._from_s + periods * self._period_s
-            if self._due_s < now_s:  # the product was rounded down
+            if self._due_s < now_s:  # correct a product that was rounded down
                 self._due_s += self._period_s
             if arrived_by(view, self._due_s - self._period_s):
                 self._due_s = now_s

@@ -24,7 +24,8 @@ class GangBook:
         """Slots of each job that has a grant."""
 
     def follow(self, view: ClusterView) -> dict[str, Grant | Suspend | Refuse]:
-        """Take in the news; return refusals of jobs that can never fit into the cluster."""
+        """Update the jobs from the news; return refusals of jobs that can never fit into the
+        cluster."""
         refusals: dict[str, Grant | Suspend | Refuse] = {}
         for job_id in touched(view):
             job = view.jobs.get(job_id)
@@ -58,7 +59,8 @@ class GangBook:
         return gang_slots(self.specs[job_id]) if granted is None else granted
 
     def fitting(self, job_ids: Iterable[str], num_slots: int) -> list[str]:
-        """Return the jobs that get their slots: each in this order if it fits into what is left."""
+        """Return the jobs that get slots: in this order, each job that fits into the remaining
+        slots."""
         chosen = []
         for job_id in job_ids:
             if self.num_slots(job_id) <= num_slots:
@@ -80,7 +82,7 @@ class GangBook:
         return changes | self.grant_too(wanted)
 
     def grant_too(self, job_ids: Iterable[str]) -> dict[str, Grant | Suspend | Refuse]:
-        """Return the changes after which these jobs run as well, in this order."""
+        """Return the changes that start these jobs as well, in this order."""
         changes: dict[str, Grant | Suspend | Refuse] = {}
         for job_id in job_ids:
             if job_id not in self.granted:

@@ -1,4 +1,4 @@
-"""Plan of the jobs that run: by priority, each if it fits; repaired instead of rebuilt."""
+"""Plan of the jobs that run, by priority and if they fit; it is repaired instead of rebuilt."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class GangPlan:
         """Keys of the planned jobs, ascending."""
 
     def plan(self, key: Key) -> None:
-        """Note a job as planned; it no longer waits."""
+        """Mark a job as planned; it no longer waits."""
         self.waiting.discard(key.job_id)
         insort(self.planned, key)
 
@@ -34,7 +34,7 @@ class GangPlan:
         del self.planned[bisect_left(self.planned, key)]
 
     def repair(self, free: int) -> tuple[list[Key], list[Key]]:
-        """Make the plan right; return the jobs to start and the jobs to stop, best first.
+        """Restore the plan's condition; return the jobs to start and the jobs to stop, best first.
 
         ``free``: slots that no planned job holds; below 0, planned jobs must go.
         """

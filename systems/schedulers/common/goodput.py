@@ -1,4 +1,4 @@
-"""Goodput: throughput in samples, each weighted by its statistical efficiency; and speed-ups."""
+"""Goodput (throughput times statistical efficiency) and speed-ups of jobs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from harness.contracts.view import Throughput
 def efficiency(noise_scale: float, own_batch: int, batch: int) -> float:
     """Return the statistical efficiency of a batch, relative to the job's own batch.
 
-    It is (phi + m0) / (phi + m), phi being the gradient noise scale, samples, and m0 the job's own
-    batch: 1 at m0, less above it.
+    It is (phi + m0) / (phi + m), phi being the gradient noise scale in samples, and m0 the job's
+    own batch. The efficiency is 1 at m0, and smaller above it.
     """
     return (noise_scale + own_batch) / (noise_scale + batch)
 
@@ -29,11 +29,11 @@ class GoodputTable:
 
     @property
     def most(self) -> int:
-        """Most slots that the job can use."""
+        """Largest number of slots that the job can use."""
         return len(self.goodput) - 1
 
     def fair(self, num_slots: float) -> float:
-        """Return the goodput on ``num_slots`` slots, which may be a fraction or out of the job's
+        """Return the goodput on ``num_slots`` slots, also for a fraction or outside the job's
         range."""
         counts = [count for count, value in enumerate(self.goodput) if value > 0.0]
         count = max((one for one in counts if one <= num_slots), default=counts[0])
@@ -50,8 +50,7 @@ def goodput_table(
         curve: its throughput.
         num_slots: slots of the cluster.
         noise_scale: its gradient noise scale, samples; None: unknown, so the batch stays.
-        num_batches: number of batches of the job's range that are tried next to its own, in equal
-            ratios.
+        num_batches: number of other batches of the job's range to try, in equal ratios.
     """
     least = spec.min_slots if spec.elastic else spec.requested_slots
     most = num_slots if spec.max_slots is None else min(num_slots, spec.max_slots)
@@ -81,7 +80,7 @@ def _batches(spec: JobSpec, num_batches: int) -> list[int]:
 
 
 def realloc_factor(age_s: float, num_reallocations: int, delay_s: float) -> float:
-    """Return what is left of a job's speed-up if its slots change once more; at least 0.
+    """Return the factor on a job's speed-up if its slots change once more; at least 0.
 
     The factor is (T - R * delta) / (T + delta). T is the job's age, R the number of times that its
     slots have changed, and delta the seconds that a change costs. Few changes are worth their cost

@@ -13,7 +13,7 @@ INF = highspy.kHighsInf
 EXACT = 1e-6
 """Gap at which an answer counts as the optimum.
 
-A smaller gap would be meaningless: HiGHS itself takes a variable for whole within this distance.
+A smaller gap would be meaningless: HiGHS itself treats a variable within this distance as whole.
 """
 _FOR_SMALL = (("presolve", "off"), ("mip_heuristic_run_feasibility_jump", False))
 
@@ -28,7 +28,7 @@ class Solved:
 
 @dataclass(slots=True)
 class Model:
-    """A model that grows column by column and row by row."""
+    """Model that is built column by column and row by row."""
 
     costs: list[float] = field(default_factory=list)
     lowers: list[float] = field(default_factory=list)

@@ -11,10 +11,9 @@ from harness.contracts.view import ClusterView, JobView
 def moved(view: ClusterView, jobs: Sequence[JobView]) -> dict[str, Grant]:
     """Return grants that move jobs to the fewest hosts available, each to free slots.
 
-    A job keeps what it has on the hosts it stays on. Hosts with the most slots for the job are
-    taken first; ties go to hosts on which it already lies. As soon as one host suffices for the
-    rest, it is the last: the one with most of the job's slots, then the one with the least to
-    spare.
+    A job keeps its slots on hosts where it stays. Hosts with the most slots for the job are taken
+    first; ties go to hosts that the job uses already. The last host is a host that suffices for the
+    rest: that with most of the job's slots, then that with the fewest to spare.
 
     Args:
         view: a view without a change in flight.
@@ -25,7 +24,8 @@ def moved(view: ClusterView, jobs: Sequence[JobView]) -> dict[str, Grant]:
     for job in jobs:
         held = _by_host(view, job)
         if len(held) == 1 or not _may_have(job, len(job.slots)):
-            continue  # it lost slots and is below its least, so no grant of this size is allowed
+            # The job lost slots and is below its fewest, so no grant of this size is allowed.
+            continue
         best = _fewest_hosts(held, free, len(job.slots))
         if len(best) >= len(held):
             continue
@@ -44,7 +44,7 @@ def moved(view: ClusterView, jobs: Sequence[JobView]) -> dict[str, Grant]:
 def grown(view: ClusterView, jobs: Sequence[JobView]) -> dict[str, Grant]:
     """Return grants that share each host's free slots among the elastic jobs on that host alone.
 
-    One slot at a time goes to the job with the fewest; of equals to the first in ``jobs``.
+    One slot at a time goes to the job with the fewest slots; ties go to the first in ``jobs``.
     """
     free = free_by_host(view)
     slots_of = {job.job_id: list(job.slots) for job in jobs}
@@ -82,8 +82,7 @@ def _may_grow(job: JobView, num_slots: int) -> bool:
 def free_by_host(view: ClusterView) -> list[list[int]]:
     """Return the slots of every host that are up and held by no job, ascending.
 
-    Of a device that jobs may share, only the first slot counts, and only if no job is on the
-    device.
+    On a device that jobs may share, only the first slot counts, and only if the device is idle.
     """
     held = {slot for job in view.jobs.values() for slot in job.slots}
     free: list[list[int]] = [[] for _ in view.cluster.hosts]
@@ -97,7 +96,7 @@ def free_by_host(view: ClusterView) -> list[list[int]]:
 def taken_from(free: list[list[int]], need: int) -> tuple[int, ...] | None:
     """Remove ``need`` slots from the free slots by host and return them; None: there are fewer.
 
-    The slots lie on the fewest hosts.
+    The slots are on the fewest hosts.
     """
     if need > sum(map(len, free)):
         return None

@@ -1,4 +1,4 @@
-"""Jobs that a scheduler has to look at again, by the news of a view."""
+"""Jobs that a scheduler has to check again, by the news of a view."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def touched(view: ClusterView) -> dict[str, None]:
 def arrived_by(view: ClusterView, time_s: float) -> bool:
     """Return whether the news contain a job that arrived by ``time_s``, such as a round's boundary.
 
-    A live engine reports an arrival a moment after it. A job that arrived in time for a round still
-    belongs to that round, as in simulation.
+    A live engine reports an arrival with a small delay. A job that arrived in time for a round
+    still belongs to that round, as in simulation.
     """
     return any(
         event.kind is EventKind.ARRIVAL

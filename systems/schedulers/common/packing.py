@@ -1,4 +1,4 @@
-"""Packing: pairs of jobs that share devices, and the measured worth of sharing."""
+"""Packing: pairs of jobs that share devices, and the measured benefit of sharing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SHARE = 0.5
 
 
 def in_turn(job: JobView, since_s: float, num_slots: int) -> Key:
-    """Return the key of a job that has a turn: the last started first."""
+    """Return the sort key of a job that has a turn: the last started job comes first."""
     return Key(IN_TURN, -since_s, job.spec.arrival_s, job.job_id, num_slots)
 
 
@@ -27,31 +27,33 @@ class Guest(NamedTuple):
     host_id: str
     """Id of the job whose turn it is."""
     key: Key
-    """The guest's own place among the jobs that have a turn, in case it is left alone."""
+    """Sort key of the guest among the jobs that have a turn, for the case that the other job
+    ends."""
 
 
 class Packing:
-    """Pairs of jobs on the same devices: of each device, every job of the pair has one slot.
+    """Pairs of jobs on the same devices: each job of a pair has one slot of every device.
 
     Only jobs with equally many slots are paired, on all of their devices, so all devices of a pair
-    hold the same two jobs. The speed alone must be known of both. That is the last speed measured
-    at a job's own size before the job first shared a device.
+    hold the same two jobs. The speed alone of both must be known: the last speed measured at a
+    job's own size before it first shared a device.
     """
 
     def __init__(self, above: float) -> None:
         """Start without any pair.
 
-        ``above``: a pair is worth it if its two speeds, each over that alone, sum to more.
+        ``above``: a pair is worth it if the sum of its relative speeds (shared over alone) is
+        larger.
         """
         self._above = above
         self.guests: dict[str, Guest] = {}
         self._guest_of: dict[str, str] = {}
-        """Guest of every host (a job)."""
+        """Guest by the id of the host (the job that has the turn)."""
         self._alone: dict[str, float] = {}
-        """Speed on devices of its own, samples per second, of every job that was measured."""
+        """Speed alone, samples per second, of every measured job."""
         self._has_shared: set[str] = set()
         self._apart: dict[str, set[str]] = {}
-        """Jobs that each job must not be paired with again."""
+        """For each job, the jobs with which it must not be paired again."""
 
     def is_paired(self, job_id: str) -> bool:
         """Return whether a job belongs to a pair."""
@@ -62,7 +64,7 @@ class Packing:
         return self._guest_of.get(job_id)
 
     def join(self, host_id: str, key: Key) -> None:
-        """Make the job of ``key`` the guest of a host."""
+        """Make the job with this key the guest of a host."""
         self.guests[key.job_id] = Guest(host_id, key)
         self._guest_of[host_id] = key.job_id
         self._has_shared.update((host_id, key.job_id))
@@ -84,7 +86,7 @@ class Packing:
             self._apart[other].discard(job_id)
 
     def measure(self, job: JobView) -> None:
-        """Note the speed of a job that trains at its own size and has never shared a device."""
+        """Record the speed of a job that trains at its own size and has never shared a device."""
         is_whole = len(job.slots) == gang_slots(job.spec)
         if is_whole and job.samples_per_s > 0.0 and job.job_id not in self._has_shared:
             self._alone[job.job_id] = job.samples_per_s
@@ -99,11 +101,10 @@ class Packing:
         )
 
     def is_worth_it(self, guest: JobView, host: JobView) -> bool:
-        """Return whether a pair does more together than its jobs by turns, or cannot be judged
-        yet."""
+        """Return whether a pair does more together than in turns, or cannot be judged yet."""
         speeds = guest.samples_per_s, host.samples_per_s
         if 0.0 in speeds:
-            return True  # one of them is not training yet, or is stopped for a change
+            return True  # one of the jobs is not training yet, or is stopped for a change
         alone = self._alone[guest.job_id], self._alone[host.job_id]
         return speeds[0] / alone[0] + speeds[1] / alone[1] > self._above
 
@@ -115,15 +116,15 @@ class Packing:
         planned: Sequence[Key],
         waiting: WaitingJobs,
     ) -> dict[str, Grant]:
-        """Let jobs that would wait be guests; return the grants of jobs placed next to others.
+        """Make guests of jobs that would wait; return the grants of jobs that share devices.
 
         Args:
             view: view of this round.
             started: jobs that get a turn now and have no slots yet; best first.
-            leaving: jobs whose turn is over; the first are the first to stay.
-            planned: all jobs that have a turn, ``started`` among them; the first are the first to
-                be shared with.
-            waiting: jobs that have no turn, ``leaving`` among them.
+            leaving: jobs whose turn is over; earlier ones in the list stay first.
+            planned: all jobs that have a turn, with ``started``; earlier ones in the list get a
+                guest first.
+            waiting: jobs that have no turn, with ``leaving``.
         """
         grants: dict[str, Grant] = {}
         taken = _slots_of_others(view, {key.job_id for key in leaving})
@@ -153,7 +154,8 @@ class Packing:
     def _room_beside(
         self, view: ClusterView, job_id: str, host_id: str, taken: Collection[int]
     ) -> tuple[int, ...] | None:
-        """Return slots for a job next to another, if the two may share and there are such slots."""
+        """Return slots for a job on another job's devices; None if they may not share or no slots
+        are free."""
         job, host = view.jobs[job_id], view.jobs[host_id]
         return _slots_beside(view, host, taken) if self.may_share(job, host) else None
 
@@ -168,19 +170,19 @@ def usable_devices(view: ClusterView) -> int:
 
 
 def promised_devices(view: ClusterView, job: JobView) -> set[int]:
-    """Return the devices that a job with a grant was promised by name; else those it is on."""
+    """Return the devices named in a job's grant; without names, the devices that it uses."""
     slots = job.grant.slots if job.grant is not None else None
     return {view.cluster.device_of[slot] for slot in slots or job.slots}
 
 
 def is_cut_off(view: ClusterView, job: JobView) -> bool:
-    """Return whether a job without slots waits for named slots of which one went down."""
+    """Return whether a job without slots waits for named slots, one of which went down."""
     slots = job.grant.slots if job.grant is not None else None
     return not job.slots and not view.down_slots.isdisjoint(slots or ())
 
 
 def _slots_of_others(view: ClusterView, leaving: Collection[str]) -> set[int]:
-    """Return the slots of jobs that neither leave now nor have been told to leave."""
+    """Return the slots of jobs that stay: they do not leave now and were not told to leave."""
     return {
         slot
         for job in view.jobs.values()
@@ -192,10 +194,10 @@ def _slots_of_others(view: ClusterView, leaving: Collection[str]) -> set[int]:
 def _slots_beside(
     view: ClusterView, host: JobView, taken: Collection[int]
 ) -> tuple[int, ...] | None:
-    """Return a free slot on each device of ``host``, in the order of that job's slots.
+    """Return a free slot on each device of the job ``host``, in the order of its slots.
 
-    The result is None unless ``host`` is on all slots of its own request and no change of it is
-    under way. It is None as well if another slot of these devices is ``taken``.
+    The result is None unless ``host`` has all slots that it requested and no change of it is in
+    flight. It is None as well if another slot of these devices is ``taken``.
     """
     if host.grant is None or host.job_id in view.in_flight:
         return None

@@ -24,7 +24,7 @@ class Rounds:
 
         Args:
             period_s: length of a round, seconds.
-            name: what the period is called in the options, for the error.
+            name: name of the option with the period, for the error.
 
         Raises:
             ValueError: the period is not above 0, or is infinite.
@@ -43,7 +43,7 @@ class Rounds:
         return falls_on_it or now_s >= due_s * (1.0 - _ROUNDING) or arrived_by(view, began_s)
 
     def wake(self, now_s: float) -> float:
-        """Return when the next round begins, and note that a decision waits for it."""
+        """Return the begin of the next round, and remember that a decision waits for it."""
         self._due_s = (self._number(now_s) + 1) * self._period_s
         return self._due_s
 

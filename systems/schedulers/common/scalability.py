@@ -16,7 +16,7 @@ from systems.schedulers.common.slot_split import Floats, Worth
 
 @dataclass(frozen=True)
 class Scalability:
-    """A job's throughput scaling factors, and the global batches they are reached with."""
+    """A job's throughput scaling factors, and the global batches that reach them."""
 
     worth: Worth
     batches: tuple[int, ...]
@@ -38,7 +38,7 @@ class AllReduce:
     ``weights``: number of weights of each workload.
 
     Raises:
-        ValueError: rows of different lengths, or impossible numbers; one problem a line.
+        ValueError: rows of different lengths, or impossible numbers; one line for each problem.
     """
 
     def __init__(self, table_s: Mapping[int, Sequence[float]], weights: Mapping[str, int]) -> None:
@@ -74,19 +74,19 @@ class AllReduce:
 
 
 class ScalabilityAnalyser:
-    """The job scalability analyser: times measured at a few points, and a model between them.
+    """Job scalability analyser: times measured at a few points, and a model between them.
 
     An iteration of batch b on k slots takes ``t_proc(ceil(b / k)) + t_comm(k)``. t_proc comes from
     the job's curve on one slot, at ``num_probes`` batches spread evenly up to the largest that fits
     a slot. Between them it is interpolated on straight lines. t_comm is looked up in ``allreduce``
     by the workload's weights. For a workload without weights, t_comm is the extra time on k slots
     of an iteration with the largest batch that fits, by the curve, and at least 0. The throughput
-    is ``b / t_iter`` (samples per second). The scaling factor is that over the throughput of the
+    is ``b / t_iter`` (samples per second). The scaling factor is this throughput over that of the
     largest batch that fits, on one slot.
 
-    Source: Saxena et al., MASCOTS 2020, section III-B and equations (1) and (2); a job is run on up
-    to ``k_max`` GPUs by section III-E. The best batch is a total one, in the job's range (a slip of
-    the paper calls it per GPU). Of equal batches the smallest is taken.
+    Source: Saxena et al., MASCOTS 2020, section III-B and equations (1) and (2); a job runs on up
+    to ``k_max`` GPUs (section III-E). The best batch is a global batch in the job's range (the
+    paper calls it per GPU by mistake). Of equal batches the smallest is taken.
 
     ``k_max``: most slots of a job (paper: 10), but never fewer than it requests.
     ``num_probes``: batches measured on one slot (not stated).
@@ -111,7 +111,7 @@ class ScalabilityAnalyser:
     def analyse(
         self, spec: JobSpec, curve: Throughput, batches: tuple[int, int]
     ) -> Scalability | None:
-        """Return how the job scales with a global batch in the given range, both ends included.
+        """Analyse how the job scales with a global batch in the given range, both ends included.
 
         Returns:
             The scalability, or None if no such batch fits any number of slots that the job may
@@ -145,7 +145,7 @@ class ScalabilityAnalyser:
         factors: list[float] = []
         best: list[int] = []
         for count in slots:
-            # Of all batches that put the same on the fullest slot, the largest is the fastest.
+            # Among batches with the same load on the fullest slot, the largest is the fastest.
             parts = np.arange(-(-batches[0] // count), min(fits, -(-batches[1] // count)) + 1)
             if not parts.size:
                 continue  # a batch that does not fit this many slots does not fit fewer either

@@ -15,7 +15,7 @@ _KEYS = ("job", *_MOMENTS, "slots", "batch")
 
 
 class Order(StrEnum):
-    """Order that a step can give instead of a number of slots."""
+    """Orders that a step can give instead of a number of slots."""
 
     SUSPEND = "suspend"
     REFUSE = "refuse"
@@ -23,7 +23,7 @@ class Order(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One line of a script: a time, a job, and what the job has from then on."""
+    """One line of a script: a moment, a job, and the job's slots from then on."""
 
     job: str | int
     """Job id, or index among the arrivals, counted from 0."""
@@ -36,28 +36,29 @@ class Step:
     at_step: int | None = None
     """Number of steps at the job's own global batch."""
     after_steps: float | None = None
-    """Such steps since the job got what the previous step gave it (or since its start)."""
+    """Number of such steps since the job got the slots of the previous line (or since its
+    start)."""
     batch: int | None = None
     """Global batch with these slots; None: the job's own."""
     slots: tuple[int, ...] | None = None
-    """Exact slots, as many as ``action`` says; None: the placement chooses."""
+    """Exact slots, as many as ``action``; None: the placement chooses."""
 
     @property
     def moment(self) -> str:
-        """Name of the moment that is given."""
+        """Name of the field that gives the moment."""
         return next(name for name in _MOMENTS if getattr(self, name) is not None)
 
     def due_s(self, job: JobView, now_s: float, settled_samples: float | None = None) -> float:
-        """Return when the step is due, as far as is known now.
+        """Return the time at which the step is due, as far as it is known now.
 
         The result is at most ``now_s`` if the step is due, and infinite while the job does not
         train.
 
         Args:
-            job: the job as it was last seen.
-            now_s: engine's clock.
-            settled_samples: samples that the job had done when it got what the previous step gave
-                it; None if it has not got that yet.
+            job: the job in the latest view.
+            now_s: present time on the engine's clock.
+            settled_samples: samples that the job had done when it got the slots of the previous
+                line; None if it has not got them yet.
         """
         if self.at_s is not None:
             return self.at_s
@@ -72,16 +73,16 @@ class Step:
             threshold = float(self.at_step * job.spec.global_batch)
         rate = job.samples_per_s
         left = threshold - (job.samples_done + rate * (now_s - job.as_of_s))
-        if left <= 1e-6 * max(1.0, rate):  # within a microsecond of training
+        if left <= 1e-6 * max(1.0, rate):  # due within a microsecond of training
             return now_s
         return now_s + left / rate if rate > 0.0 else math.inf
 
 
 def parse_script(script: Sequence[object]) -> tuple[Step, ...]:
-    """Return the steps of a script as a configuration gives it.
+    """Parse the steps of a script from a configuration.
 
     Raises:
-        ValueError: everything that is wrong with it, one problem a line: place, fact, way out.
+        ValueError: all mistakes in the script, one line each: place, fact and way out.
     """
     problems: list[str] = []
     steps: list[Step] = []
@@ -101,8 +102,8 @@ def parse_script(script: Sequence[object]) -> tuple[Step, ...]:
         # after_steps counts from the previous step, so any value of it is in order.
         if moment != "after_steps" and value < last.get((step.job, moment), 0.0):
             problems.append(
-                f"{place}: {moment} {value:g} of job {step.job!r} comes after a later step;"
-                " list the steps of a job in the order in which they are to happen"
+                f"{place}: {moment} {value:g} of job {step.job!r} comes after a later step; list "
+                "the steps of a job in the order of their moments"
             )
         last[step.job, moment] = value
         steps.append(step)
@@ -116,7 +117,7 @@ def repeated(script: Sequence[Step], repeat: int, every_s: float) -> tuple[Step,
 
     Args:
         script: its steps.
-        repeat: how often.
+        repeat: number of repetitions.
         every_s: ``at_s`` counts from this many seconds later in each repetition.
 
     Each repetition makes ``after_steps`` longer by another part of a step, so that requests do not
@@ -124,13 +125,16 @@ def repeated(script: Sequence[Step], repeat: int, every_s: float) -> tuple[Step,
     which spread evenly for any number of repetitions.
 
     Raises:
-        ValueError: the script cannot be repeated; one problem a line.
+        ValueError: the script cannot be repeated; one line for each problem.
     """
     problems = []
     if repeat < 1:
         problems.append(f"repeat is {repeat}; give 1 or more")
     if repeat > 1 and any(step.moment in ("at_samples", "at_step") for step in script):
-        problems.append("repeat with at_samples or at_step; give after_steps, or at_s and every_s")
+        problems.append(
+            "repeat cannot be combined with at_samples or at_step; give after_steps, "
+            "or at_s and every_s"
+        )
     at_s = [step.at_s for step in script if step.at_s is not None]
     if repeat > 1 and at_s and not (math.isfinite(every_s) and every_s >= max(at_s)):
         problems.append(f"every_s is {every_s}; it must be at least the last at_s, {max(at_s):g}")

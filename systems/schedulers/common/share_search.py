@@ -1,6 +1,6 @@
-"""Shares of a cluster with the best power mean of speed-ups: by a genetic search, or exact.
+"""Search for the shares of a cluster with the best power mean of speed-ups: genetic, or exact.
 
-A share is a number of slots for each job. ``values[j][c]`` is what ``c`` slots are worth to job
+A share is a number of slots for each job. ``values[j][c]`` is the value of ``c`` slots to job
 ``j``. The loss to be minimised is the sum of ``values ** power`` over the jobs for ``power`` below
 0, and minus that sum above. It orders shares as the power mean does.
 """
@@ -17,7 +17,7 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 Floats: TypeAlias = npt.NDArray[np.float64]
 
 LEAST_VALUE = 1e-3
-"""Least worth of any share to a job.
+"""Smallest value of any share to a job.
 
 Without this bound, a single job without slots would make all shares equal.
 """
@@ -34,7 +34,7 @@ def losses(values: Floats, power: float) -> Floats:
 def exact_shares(loss: Floats, num_slots: int) -> list[int]:
     """Return the shares with the least sum of losses, by dynamic programming.
 
-    Among equal sums a job gets few slots.
+    Among equal sums, jobs get fewer slots.
 
     Args:
         loss: by job and count; 0 slots must be possible for all.
@@ -59,7 +59,7 @@ def exact_shares(loss: Floats, num_slots: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Genetic:
-    """A search by mutation, crossover and tournaments among a population of shares."""
+    """Search by mutation, crossover and tournaments in a population of shares."""
 
     population: int
     generations: int
@@ -73,7 +73,7 @@ class Genetic:
           second.
         - Every job of a child gets a drawn count with probability 1 / jobs.
         - A child over the capacity is cut to it; the last jobs of a drawn order lose first.
-        - The best of old and new shares go on, equal ones once.
+        - The best of the old and new shares survive, without duplicates.
 
         Args:
             loss: by job and count.
@@ -112,7 +112,8 @@ def _value(states: Ints, loss: Floats) -> Floats:
 
 
 def _fit(states: Ints, below: Ints, num_slots: int, rng: np.random.Generator) -> Ints:
-    """Make shares possible: allowed counts, and no more slots in all than there are.
+    """Correct shares so that they are possible: allowed counts, and no more slots in total than
+    there are.
 
     Jobs that come last in a drawn order lose slots first.
     """

@@ -15,10 +15,10 @@ from harness.contracts.view import Throughput
 
 
 def useful_counts(curve: Throughput, counts: Iterable[int]) -> list[int]:
-    """Return those of ``counts``, ascending, whose throughput beats that of every smaller count.
+    """Return the counts, ascending, whose throughput is higher than that of every smaller count.
 
     The first count is always included. On a curve with dips, a count that is slower than a smaller
-    one only wastes slots.
+    count only wastes slots.
     """
     useful: list[int] = []
     best = 0.0
@@ -33,8 +33,8 @@ def useful_counts(curve: Throughput, counts: Iterable[int]) -> list[int]:
 def counts_within(spec: JobSpec, num_slots: int, powers_of_two: bool = False) -> list[int]:
     """Return the slot counts that a job may have on a cluster of ``num_slots``, ascending.
 
-    With ``powers_of_two`` only those; a job whose range holds none gets its least count. A job that
-    is not elastic has its requested count only.
+    With ``powers_of_two``, only powers of two are returned; a job whose range has none gets its
+    least count. A job that is not elastic has its requested count only.
     """
     if not spec.elastic:
         return [spec.requested_slots]
@@ -63,7 +63,7 @@ class Levels:
 
     @cached_property
     def counts_array(self) -> npt.NDArray[np.int64]:
-        """The counts as a numpy array."""
+        """Counts as a numpy array."""
         return np.array(self.counts)
 
 

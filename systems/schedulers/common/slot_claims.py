@@ -16,7 +16,7 @@ class SlotClaims:
     """Promised slots, no slot to two jobs; new slots are chosen as ``Consolidated`` does.
 
     A promise may still be open: another job may hold the slots and be giving them up. ``follow``
-    learns from the view what has become of the promises.
+    updates the promises from the view.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -52,8 +52,7 @@ class SlotClaims:
         return found
 
     def follow(self, view: ClusterView) -> list[str]:
-        """Bring the claims in line with the view; return the jobs that have lost a part of their
-        promise.
+        """Update the claims from the view; return the jobs that have lost a part of their promise.
 
         A slot that went down is promised to no job. After a failed change, two grants can name one
         slot; the job that really holds the slot keeps it.
@@ -75,8 +74,7 @@ class SlotClaims:
         return [job_id for job_id in broken if job_id in view.jobs]
 
     def set(self, job_id: str, slots: Iterable[int]) -> None:
-        """Make these slots the job's claim; slots that it had and that are not among them become
-        free."""
+        """Set the slots that the job claims; other slots that it had become free."""
         before, after = self._of.pop(job_id, ()), tuple(slots)
         gone = [slot for slot in before if slot not in after]
         come = [slot for slot in after if slot not in before]
@@ -92,7 +90,7 @@ class SlotClaims:
             self.changed_hosts.update(self._cluster.host_of[slot] for slot in (*before, *after))
 
     def resize(self, job_id: str, num_slots: int) -> None:
-        """Change the job's claim to ``num_slots`` slots; what it lacks must be free."""
+        """Change the job's claim to ``num_slots`` slots; missing slots must be free."""
         held = self.of(job_id)
         slots = self._placement.place(num_slots, self._cluster, self._free, held)
         assert slots is not None, "fewer slots are free than the caller counted"
@@ -129,7 +127,7 @@ def _named(job: JobView) -> tuple[int, ...]:
 
 
 def _promised(job: JobView | None, before: tuple[int, ...]) -> tuple[int, ...]:
-    """Return what is left of an earlier claim, before anything new is claimed."""
+    """Return the remaining slots of an earlier claim, before new slots are claimed."""
     if job is None or job.grant is None:
         return ()
     named = _named(job)
@@ -137,7 +135,7 @@ def _promised(job: JobView | None, before: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def grant_of(job: JobView, claim: tuple[int, ...]) -> Grant | None:
-    """Return the grant that makes a claim true; None if the present grant does already."""
+    """Return the grant that matches a claim; None if the present grant matches already."""
     if job.grant is not None and set(_named(job)) == set(claim):
         return None
     return Grant(len(claim), slots=claim)

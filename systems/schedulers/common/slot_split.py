@@ -35,9 +35,9 @@ def best_split(jobs: Sequence[Worth], num_slots: int) -> list[int] | None:
 
     Source: Saxena et al., "Effective Elastic Scaling of Deep Learning Workloads", MASCOTS 2020,
     section III-C, equations (3) to (5) and algorithm 1 with its indices corrected: the value of a
-    job is looked up at the slots it gets, the rest of the table at what they leave, and a cell
+    job is looked up at the slots it gets, the rest of the table at the remaining slots, and a cell
     keeps the slots that gave its value. Among equal sums the last job has the fewest slots, then
-    the job before it, and so on, which is the order in which the algorithm tries.
+    the job before it, and so on, as in the algorithm's own order.
 
     Rows are vectors and hold only cells that can lead to a solution: every job has its fewest
     slots, and only the slots beyond are split. These cells equal those of the whole table, to the

@@ -1,4 +1,4 @@
-"""Throughput curves as tables, and the worth of slots by them."""
+"""Throughput curves as tables, and the value of slots computed from them."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class SpeedTable:
 
     @property
     def most(self) -> int:
-        """Most slots of its range on this cluster."""
+        """Largest number of slots of its range on this cluster."""
         return len(self.rates) - 1
 
     @cached_property
     def worth(self) -> tuple[float, ...]:
-        """Worth of 0, 1, ... slots to the job, in slots: p * E(p) = S(p) / (S(p*) / p*).
+        """Value of 0, 1, ... slots to the job, in slots: p * E(p) = S(p) / (S(p*) / p*).
 
         p* is the count of its range with the highest throughput per slot, so one slot is worth
         at most 1. E is the GPU efficiency of the EDL paper (section 1, footnote 1).
@@ -55,7 +55,7 @@ class SpeedTables:
     def of(self, job: JobView) -> SpeedTable:
         """Return the table of a job; the scheduler must declare THROUGHPUT."""
         curve = job.throughput
-        assert curve is not None, "declared in needs"
+        assert curve is not None, "throughput is declared in ``needs``"
         kind = speed_kind(job.spec)
         known = self._tables.get(kind)
         if known is not None and known[0] is curve:

@@ -20,10 +20,10 @@ class Key(NamedTuple):
 
 
 class WaitingJobs:
-    """A priority queue that can name the best waiting job of every demand.
+    """Priority queue that also finds the best waiting job of every demand.
 
     There are few demands (1, 2, 4, 8, ...) and many jobs. With one heap per demand, the best job
-    that fits into any number of slots is found without looking at the others. A removed or replaced
+    that fits into any number of slots is found without a search of all jobs. A removed or replaced
     key stays in its heap until it comes to the top.
     """
 

@@ -11,7 +11,7 @@ Kind = tuple[object, ...]
 
 
 class WaitingKinds(WaitingJobs):
-    """``WaitingJobs`` that can also name the best job of every kind.
+    """``WaitingJobs`` that also find the best job of every kind.
 
     To the scheduler, jobs of one kind differ only in their place in the queue. If a job cannot be
     served, the later jobs of its kind need not be tried.
@@ -23,7 +23,7 @@ class WaitingKinds(WaitingJobs):
         self._by_kind: dict[Kind, list[Key]] = {}
 
     def put(self, key: Key) -> None:
-        """See ``WaitingJobs.put``."""
+        """Add a job, or give it a new key; see ``WaitingJobs.put``."""
         super().put(key)
         heap = self._by_kind.setdefault(self._kind_of(key), [])
         if len(heap) > 4 * len(self) + 64:  # most entries are stale

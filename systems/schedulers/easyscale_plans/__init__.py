@@ -1,1 +1,1 @@
-"""Planning of EasyScale: numbers in, plans out."""
+"""Planning of EasyScale as computation with numbers only."""

@@ -31,19 +31,19 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class PlanTrial:
-    """A reconfiguration that must still show that it pays."""
+    """Reconfiguration of a job that has not proved faster yet."""
 
     before: Plan
     rate_before: float
-    """Samples per second before it."""
+    """Samples per second before the reconfiguration."""
     after: Plan
 
 
 class AIMaster:
-    """Plans one job: its configuration on given slots, and its proposals for more slots.
+    """Planner of one job: its configuration on given slots, and its proposals for more slots.
 
-    C_i begin as what the profile says of the workload (the historical data of the paper). The
-    measured rates of the job correct them. A rate tells only about the slots that take longest, so
+    C_i begin with the profile's values for the workload (the historical data of the paper). The
+    measured rates of the job correct them. A rate only measures the slots that take longest, so
     only their C_i is lowered. A step that is shorter than expected raises every C_i that would not
     allow it.
     """
@@ -91,7 +91,7 @@ class AIMaster:
         types = [type_of[slot] for slot in slots]
         nums = tuple(types.count(index) for index in range(len(self._planner.devices)))
         best = self._planner.best(nums)
-        assert best is not None, "slots are only taken where the job can run"
+        assert best is not None, "the caller only takes slots on which the job can run"
         return dict(zip(slots, self._planner.virtual_workers(best, types), strict=True))
 
     def start(self, free: Counts) -> list[Proposal]:
@@ -125,12 +125,11 @@ class AIMaster:
         )
 
     def try_out(self, plan: Plan, rate: float) -> None:
-        """Note that the job is about to change to this plan, which is to be judged then.
+        """Remember that the job changes to this plan, which must be judged afterwards.
 
         Args:
             plan: the next plan.
-            rate: present rate, samples per second; 0: the job does not train, and nothing is
-                judged.
+            rate: present rate, samples per second; 0: the job does not train, so nothing is judged.
         """
         self.trial = PlanTrial(self.plan, rate, plan) if rate > 0.0 else None
 
@@ -138,12 +137,12 @@ class AIMaster:
         """Judge the last reconfiguration once it is done, and learn from the rate (steps 3 and 4).
 
         Args:
-            rate: measured, samples per second.
+            rate: measured rate, samples per second.
             type_of: index of the device type of every slot.
 
         Returns:
-            The plan to change to. It is the previous one if the job has become slower by more than
-            the rules allow, or a better one by what has been learned. None: the plan stays.
+            The plan to change to. It is the previous plan if the job has become slower by more than
+            the rules allow, or a plan that is better by the corrected C_i. None: the plan stays.
         """
         trial, self.trial = self.trial, None
         if trial is not None and rate < trial.rate_before * (1 - self._rules.slowdown):
@@ -161,7 +160,8 @@ class AIMaster:
         return better
 
     def _learn(self, rate: float, type_of: Sequence[int]) -> bool:
-        """Correct C_i by a measured rate; return whether the rate was far from the expected one."""
+        """Correct C_i by a measured rate; return whether the rate was far from the expected
+        rate."""
         devices = list(self._planner.devices)
         speeds = [devices[type_of[slot]].capability for slot in self.plan]
         expected_s = step_s(tuple(self.plan.values()), speeds)

@@ -1,4 +1,4 @@
-"""Slots during a decision: promises to jobs, and free slots."""
+"""State of the slots during a decision: promises to jobs, and free slots."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Types:
 
 
 def promised(job: JobView) -> Slots:
-    """Return the slots of a job's present grant; if the grant names none, those it holds."""
+    """Return the slots of a job's present grant; if the grant names none, the slots it holds."""
     if job.grant is None:
         return ()
     return job.grant.slots if job.grant.slots is not None else job.slots
@@ -76,7 +76,7 @@ class Board:
         """Promise a job more slots.
 
         Free slots on its own hosts come first, then free slots on the hosts with the fewest free.
-        Slots of ``lent``, which other jobs had to give up, come last.
+        Slots in ``lent``, which other jobs had to give up, come last.
         """
         chosen = list(self.slots.get(job_id, ()))
         for index, count in enumerate(added):

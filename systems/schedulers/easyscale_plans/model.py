@@ -17,7 +17,7 @@ Counts = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One device type, as one job sees it."""
+    """One device type, with its speed for one job."""
 
     capability: float
     """C_i: local mini-batches per second of one virtual worker alone; 0: the job cannot run
@@ -50,7 +50,7 @@ class Device:
 
 
 def executors_that_fit(device_bytes: float, executor_bytes: float) -> int:
-    """Return how many executors fit into a device's memory: m with ``m * MU <= memory``.
+    """Return the number of executors that fit into a device's memory: m with ``m * MU <= memory``.
 
     Args:
         device_bytes: memory of the device.
@@ -88,9 +88,9 @@ def evaluate(
     """Evaluate a configuration by equations 1a to 1e, with MC_i and MA_i for several executors.
 
     Args:
-        devices: of each type.
-        nums: N_i.
-        executors: m.
+        devices: the device types.
+        nums: N_i, devices of each type.
+        executors: m, executors on each device.
         threads: A_i, at least 1 where N_i is above 0.
         max_p: virtual workers of the job.
 

@@ -25,13 +25,13 @@ _EXACT = 1e-9
 
 @dataclass(frozen=True)
 class Planner:
-    """All properties of a job that its plans depend on."""
+    """Planner of a job: all properties on which its plans depend."""
 
     devices: tuple[Device, ...]
     max_p: int
     """Virtual workers of the job."""
     max_waste_percent: float = 30.0
-    """Configurations with more waste_norm are ruled out (30 in the paper)."""
+    """Configurations with more waste_norm are excluded (30 in the paper)."""
     scales: Scales = "every"
     """Values of t that are tried in A_i = floor or ceil of t c_i, c_i = C_i over the slowest C.
 
@@ -40,28 +40,27 @@ class Planner:
     """
 
     def best(self, nums: Counts) -> Configuration | None:
-        """Return the fastest configuration on these devices, whatever it wastes; None: there is
-        none.
+        """Return the fastest configuration on these devices, ignoring waste; None: there is none.
 
         Ties: the fewest executors.
         """
         return _best(self.devices, self.max_p, self.scales, nums)
 
     def configurations(self, choices: Iterable[Counts]) -> list[Configuration]:
-        """Return the best configuration of each choice of devices, without those that waste too
+        """Return the best configuration for each choice of devices, except those that waste too
         much."""
         found = (self.best(nums) for nums in choices)
         limit = self.max_waste_percent * (1 + _EXACT)
         return [one for one in found if one is not None and one.waste_percent <= limit]
 
     def virtual_workers(self, configuration: Configuration, types: Sequence[int]) -> Counts:
-        """Return the plan of a configuration: virtual workers of each slot, all of the job's
-        together.
+        """Return the plan of a configuration: the virtual workers of each slot, which sum to all of
+        the job.
 
         No slot gets more than the configuration's number, so the step is no longer than estimated.
 
         Args:
-            configuration: of these slots.
+            configuration: configuration on these slots.
             types: index of the device type of each slot, in rank order.
         """
         most = [configuration.executors[i] * configuration.threads[i] for i in types]
@@ -76,11 +75,11 @@ def choices(
 
     Args:
         held: devices of each type that the job has.
-        added: how many more.
-        free: how many of each type may be added.
+        added: number of devices to add.
+        free: devices of each type that may be added.
         one_type: all are of one type (EasyScale_homo).
-        exchange: devices may be given back for them: one or all of each type to which none is
-            added.
+        exchange: true if the job may give devices back: one or all of each type without added
+            devices.
     """
     for more in _summing_to(added, free):
         kept = [
@@ -94,7 +93,8 @@ def choices(
 
 
 def _summing_to(total: int, room: Sequence[int]) -> Iterator[Counts]:
-    """Yield every tuple of that sum with no entry above its room; more of the first types first."""
+    """Yield every tuple with this sum and no entry above its limit; more of the first types
+    first."""
     if not room:
         if total == 0:
             yield ()
@@ -127,7 +127,7 @@ def _preference(one: Configuration) -> tuple[float, int, Counts]:
 
 
 def _full(nums: Counts, used: Sequence[int], values: Sequence[int]) -> Counts:
-    """Return values of the types in use at their places among all types, 0 elsewhere."""
+    """Expand values of the types in use to all types, with 0 for unused types."""
     of_type = dict(zip(used, values, strict=True))
     return tuple(of_type.get(i, 0) for i in range(len(nums)))
 

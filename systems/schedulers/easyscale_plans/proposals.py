@@ -50,17 +50,18 @@ def propose(
     fourth together.
 
     Args:
-        planner: of the job.
-        job_id: of the job.
-        order: of the job among equals.
+        planner: planner of the job.
+        job_id: id of the job.
+        order: rank of the job among equals.
         held: devices of each type that the job has.
-        free: how many of each type the job may add.
+        free: devices of each type that the job may add.
         least: devices that the job must have in all.
         most: devices that the job may have in all.
         max_added: devices that a proposal may add; 1 is the paper's step.
         top_k: proposals submitted.
         one_type: only configurations of one device type.
-        exchange: also configurations for which the job gives devices of other types back.
+        exchange: true to include configurations for which the job gives back devices of other
+            types.
         rejected: choices of devices that have turned out slower.
     """
     now = planner.best(held) if any(held) else None
@@ -92,8 +93,8 @@ def starts(
 ) -> list[Proposal]:
     """Return the ways in which a job without devices can begin, fastest first.
 
-    Each has the job's least number of devices. The limit of waste does not apply: what a job cannot
-    do with less is not wasted.
+    Each has the job's least number of devices. The limit of waste does not apply, because the job
+    cannot start with fewer devices.
     """
     none = (0,) * len(free)
     found = [planner.best(nums) for nums in choices(none, least, free, one_type)]

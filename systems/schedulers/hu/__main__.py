@@ -1,4 +1,4 @@
-"""``python -m systems.schedulers.hu``: how long a decision takes, and how good it is, by method."""
+"""``python -m systems.schedulers.hu``: measure the time and the quality of decisions, by method."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from systems.schedulers.hu.solve import METHODS
 
 _COUNTS = (1, 2, 4, 8, 16)
 _MEANS_MIN = (30.0, 60.0, 120.0, 232.6)
-"""Means of the jobs' training times, minutes, one trial after the other; the last is the
-paper's."""
+"""Mean training times of the jobs, minutes, used by the trials in turn; the last is the paper's."""
 _SIGMA = 1.5
 
 
 def drawn(seed: int, num_jobs: int, num_nodes: int, num_steps: int) -> Instance:
-    """Return jobs like those of the paper's log (``ModelArts``), each with a uniformly drawn rest.
+    """Draw jobs like those of the paper's log (``ModelArts``), each with a uniformly drawn
+    remaining time.
 
     Args:
-        seed: of the draw, which also chooses the mean training time.
+        seed: seed of the draw, which also chooses the mean training time.
         num_jobs: jobs, of 1 to 16 nodes at the paper's speeds.
-        num_nodes: of the pool.
-        num_steps: of 5 minutes.
+        num_nodes: number of nodes of the pool.
+        num_steps: number of steps of 5 minutes.
     """
     rng = np.random.default_rng(seed)
     mean_min = _MEANS_MIN[seed % len(_MEANS_MIN)]
@@ -58,7 +58,7 @@ def measure(args: argparse.Namespace) -> list[Row]:
     """Solve every drawn instance by every method, in an order that is drawn for each instance."""
     rng = np.random.default_rng(args.seed)
     rows = []
-    for trial in range(-1, args.trials):  # the first only fills caches
+    for trial in range(-1, args.trials):  # the first instance only fills caches
         instance = drawn(args.seed + trial + 1, args.jobs, args.nodes, args.steps)
         plans, times = {}, {}
         for method in rng.permutation(args.methods).tolist():
@@ -118,13 +118,13 @@ def main() -> int:
         choices=list(METHODS),
         default=["fast"],
         metavar="METHOD",
-        help=f"of {', '.join(METHODS)}; big_m takes minutes from some dozen jobs on",
+        help=f"methods, from {', '.join(METHODS)}; big_m takes minutes from some dozen jobs on",
     )
     parser.add_argument("--out", type=Path, help="folder to write record.json into")
     args = parser.parse_args()
     if not args.jobs <= args.nodes or min(args.jobs, args.steps, args.trials) < 1:
         parser.error("give at least 1 job, step and trial, and as many nodes as jobs")
-    with ends_at_once():  # no exception reaches a solver
+    with ends_at_once():  # exceptions cannot pass through a solver
         rows = measure(args)
     show(args, rows)
     if args.out is not None:

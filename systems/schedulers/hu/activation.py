@@ -1,4 +1,4 @@
-"""Activation times of a node allocator: periodic, and when nodes become free in between."""
+"""Activation times of a node allocator: periodic, and when nodes become free."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from harness.contracts.view import ClusterView
 from systems.schedulers.hu.pool import JobPool
 
 Allocate = Callable[[ClusterView, JobPool], dict[str, Grant | Suspend]]
-"""The allocator: returns what is to change now, jobs that give nodes up first."""
+"""Type of the allocator: it returns the changes to make now, jobs that give nodes up first."""
 
 _FREEING = frozenset(
     {
@@ -27,7 +27,7 @@ _FREEING = frozenset(
 
 
 class Activation:
-    """Calls an allocator at multiples of ``every_s``; between, hands freed nodes to the queue.
+    """Caller of an allocator at multiples of ``every_s``; in between, freed nodes go to the queue.
 
     Source: Hu et al., sections 2 and 5.1 and Fig. 8. Nodes that become free go ``reaction_s`` later
     to the first job that waits, as many as it can use, then to the next. A job that arrives while
@@ -44,7 +44,7 @@ class Activation:
         """Time before which idle nodes are not handed out."""
 
     def decide(self, view: ClusterView, allocate: Allocate) -> Decision:
-        """Follow the news, then do what is due."""
+        """Update the jobs from the news, then do the activations that are due."""
         pool, now_s = self._pool, view.time_s
         changes: dict[str, Grant | Suspend | Refuse] = {**pool.update(view)}
         if any(event.kind in _FREEING for event in view.news):
@@ -71,13 +71,13 @@ class Activation:
     def _multiple(self, from_s: float) -> float:
         """Return the first multiple of the period at or after a time."""
         number = math.ceil(from_s / self._every_s)
-        while number * self._every_s < from_s:  # the quotient was rounded down
+        while number * self._every_s < from_s:  # correct a quotient that was rounded down
             number += 1
         return number * self._every_s
 
 
 def period_problems(every_s: float, reaction_s: float, most_nodes: int) -> list[str]:
-    """Return what is wrong with the options that both allocators share, one text a problem."""
+    """Return the mistakes in the options that both allocators share, one text each."""
     problems = []
     if not 0 < every_s < math.inf:
         problems.append(f"every_s is {every_s}; give the seconds between activations, as 300")

@@ -1,4 +1,4 @@
-"""The allocation problem in HiGHS as the paper prints it, with big-M indicators."""
+"""Allocation problem in HiGHS as the paper prints it, with big-M indicators."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ def big_m_model(instance: Instance) -> tuple[Model, list[list[int]]]:
 
 
 def _indicators(model: Model, job: Job, number: int) -> list[tuple[int, float]]:
-    """Bind one count of nodes to K; return what it serves as a sum over variables, eqs. (19), (20).
+    """Bind one count of nodes to K; return the served share as a sum over variables, eqs. (19),
+    (20).
 
     At the count that is taken, both indicators are 1; at every other count exactly one is. So the
     sum is that over k of progress(k) * (dm + dp - 1). The constant is a variable fixed at 1.

@@ -1,4 +1,4 @@
-"""The optimum of the allocation problem, from what the fast search leaves open."""
+"""Optimum of the allocation problem, from the schedules that the fast search cannot exclude."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from systems.schedulers.hu.instance import Instance, Job, NodePlan, job_value, p
 from systems.schedulers.hu.tight import add_job, taken
 
 _MOST_COLUMNS = 40
-"""Schedules of one job up to which each has a binary; with more, each step and count has one."""
+"""Number of schedules of a job up to which each has a binary; above it, each step and count has
+one."""
 
 _Schedule = tuple[int, ...]
 
@@ -19,8 +20,8 @@ def solve_columns(instance: Instance, search: Search, gap: float = EXACT) -> Nod
     """Return a plan that is optimal, or within ``gap`` of it, from the fast search's result.
 
     Let D be the difference between the search's bound and its plan. At the search's prices, a
-    schedule that costs more than D against its job's best is in no better plan. What is left is a
-    small model: one schedule of each job, and the nodes of each step.
+    schedule that loses more than D against its job's best cannot be part of a better plan. A small
+    model remains: one schedule of each job, and the nodes of each step.
     """
     model = Model()
     used: list[list[tuple[int, float]]] = [[] for _ in range(instance.num_steps)]
@@ -39,7 +40,7 @@ def solve_columns(instance: Instance, search: Search, gap: float = EXACT) -> Nod
 
 
 class _Columns:
-    """A job with a binary for each schedule."""
+    """Job with a binary for each schedule."""
 
     def __init__(
         self,
@@ -61,7 +62,7 @@ class _Columns:
 
 
 class _Steps:
-    """A job with a binary for each step and count."""
+    """Job with a binary for each step and count."""
 
     def __init__(self, model: Model, job: Job, used: Sequence[list[tuple[int, float]]]) -> None:
         self._steps = add_job(model, job, len(used))

@@ -32,8 +32,8 @@ class Search:
     def open_schedules(self, most: int) -> list[list[tuple[int, ...]] | None]:
         """Return, for each job, the schedules that a better plan could give it.
 
-        Against the job's best schedule at the prices, these lose at most the difference between
-        bound and plan. None: there are more than ``most``.
+        Compared with the job's best schedule at the prices, these lose at most the difference
+        between bound and plan. None: there are more than ``most``.
         """
         slack = self.bound - int(self.plan.value * self.tables.unit)
         found: list[list[tuple[int, ...]] | None] = [None for _ in self.plan.choices]
@@ -50,15 +50,15 @@ def solve_fast(
 ) -> Search:
     """Search until bound and plan differ by no more than ``gap`` (a share of the bound).
 
-    Prices of the nodes are improved step by step, which lowers the bound. Now and then a plan is
-    made of what the jobs would do at the best prices. The search ends after ``most_steps`` in any
-    case; the plan's own bound says how good it is. If no job can finish within the horizon, each
-    step is a knapsack of its own, and the plan is optimal.
+    Prices of the nodes are improved step by step, which lowers the bound. From time to time, the
+    jobs' schedules at the best prices are turned into a plan. The search ends after ``most_steps``
+    in any case; the bound of the plan shows how good it is. If no job can finish within the
+    horizon, each step is a separate knapsack, and the plan is optimal.
 
     Args:
-        instance: with at least one job.
+        instance: instance with at least one job.
         gap: share of the bound.
-        most_steps: of the search for prices.
+        most_steps: largest number of steps of the search for prices.
         first_plan: steps before the first plan is made.
         every: steps from one plan to the next.
     """

@@ -1,5 +1,4 @@
-"""Jobs that take part in a plan: those with nodes, then the queue, as far as all least sizes
-fit."""
+"""Jobs that take part in a plan: jobs with nodes, then queued jobs, while all least sizes fit."""
 
 from __future__ import annotations
 

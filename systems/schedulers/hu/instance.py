@@ -1,4 +1,4 @@
-"""Hu et al.'s allocation problem in numbers: instances, plans and the worth of a plan."""
+"""Hu et al.'s allocation problem in numbers: instances, plans and the value of a plan."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job that is to hold one of ``counts`` nodes in every step."""
+    """Job that holds one of ``counts`` nodes in every step."""
 
     counts: tuple[int, ...]
     """Legal node counts, ascending (K between n_min and n_max)."""
@@ -34,8 +34,8 @@ class Instance:
         least = sum(job.counts[0] for job in self.jobs)
         if least > self.num_nodes:
             raise ValueError(
-                f"the jobs need {least} nodes at least, but there are {self.num_nodes}; leave"
-                " out the last of the queue"
+                f"the jobs need {least} nodes at least, but there are {self.num_nodes}; leave out "
+                "the last jobs of the queue"
             )
         if self.num_steps < 1:
             raise ValueError(f"num_steps is {self.num_steps}; plan at least 1 step")
@@ -46,11 +46,11 @@ class NodePlan:
     """A feasible plan, its value and a bound on the value of any plan."""
 
     choices: tuple[tuple[int, ...], ...]
-    """Position, among the job's counts, of what it holds: for each job, in each step."""
+    """Index of the held count among the job's counts: for each job, in each step."""
     value: float
     """Objective (1): the area under the jobs' curves of progress, in steps."""
     bound: float
-    """Proven upper bound: no plan is worth more."""
+    """Proven upper bound on the value of any plan."""
 
     @property
     def gap(self) -> float:
@@ -58,7 +58,7 @@ class NodePlan:
         return (self.bound - self.value) / self.bound if self.bound > 0 else 0.0
 
     def first_counts(self, instance: Instance) -> list[int]:
-        """Return the nodes of every job in the first step, which is the one carried out."""
+        """Return the nodes of every job in the first step, the only step that is applied."""
         return [
             job.counts[choice[0]] for job, choice in zip(instance.jobs, self.choices, strict=True)
         ]
@@ -77,7 +77,7 @@ def plan_value(instance: Instance, choices: Sequence[Sequence[int]]) -> float:
     """Return objective (1) of a plan.
 
     Raises:
-        ValueError: it uses more nodes than there are, eq. (6).
+        ValueError: the plan uses more nodes than there are, eq. (6).
     """
     jobs = instance.jobs
     for step in range(instance.num_steps):

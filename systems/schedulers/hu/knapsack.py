@@ -1,4 +1,4 @@
-"""Choices for all jobs under one capacity: the multiple-choice knapsack, solved exactly."""
+"""Exact solution of the multiple-choice knapsack: a choice for each job under one capacity."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ class _Relaxed(NamedTuple):
 def choose(
     worth: Whole, extra: Whole, capacity: int, present: Whole, near: int, care: int
 ) -> Whole:
-    """Return the choice of each job that is worth most in all, within the capacity.
+    """Return the choices with the greatest total value within the capacity, one for each job.
 
     A price gives a bound. Let D be the difference between the bound and the best known answer. A
-    choice that costs more than D against its job's best at that price is in no better answer. So
-    most jobs have one choice left, and dynamic programming settles the others.
+    choice that loses more than D against its job's best at that price cannot be part of a better
+    answer. So most jobs have one choice left, and dynamic programming decides about the others.
 
     Args:
-        worth: by jobs and choices.
-        extra: nodes, likewise; the first choice of every job takes none.
-        capacity: nodes.
-        present: a choice for each job, taken as known if it fits.
+        worth: value by jobs and choices.
+        extra: additional nodes by jobs and choices; the first choice of every job takes none.
+        capacity: number of additional nodes.
+        present: a known choice for each job, to start from if it fits.
         near: price of a node near which to search.
-        care: a loss of worth up to this is not worth the search; 0: the answer is optimal.
+        care: loss of value that is accepted to save time; 0: the answer is optimal.
     """
     rows = np.arange(len(worth))
     relaxed = _price(worth, extra, capacity, near, rows)
@@ -100,7 +100,7 @@ def _filled(worth: Whole, extra: Whole, capacity: int, relaxed: _Relaxed, rows: 
 
 
 def _settled(worth: Whole, extra: Whole, capacity: int, open_: NDArray[np.bool_]) -> Whole:
-    """Return the best of the choices that are still open, by dynamic programming over the nodes."""
+    """Find the best of the choices that are still open, by dynamic programming over the nodes."""
     chosen: Whole = open_.argmax(1)
     several = np.flatnonzero(open_.sum(1) > 1).tolist()
     single = np.ones(len(worth), np.bool_)

@@ -1,4 +1,4 @@
-"""Jobs of a node allocator: those that hold nodes, those that wait, and their legal counts."""
+"""Jobs of a node allocator: jobs with nodes, waiting jobs, and their legal counts."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _Order = tuple[float, str]
 def legal_counts(spec: JobSpec, most: int) -> tuple[int, ...]:
     """Return the node counts a job may hold, ascending: powers of two in its range up to ``most``.
 
-    A job that is not elastic has the count it requested. A job whose range holds no such power, or
-    whose least is above ``most``, has its least.
+    A job that is not elastic has the count it requested. A job whose range has no such power, or
+    whose least count is above ``most``, has its least count.
     """
     if not spec.elastic:
         return (spec.requested_slots,)
@@ -30,7 +30,7 @@ def legal_counts(spec: JobSpec, most: int) -> tuple[int, ...]:
 
 
 class JobPool:
-    """Active jobs, kept in line with the news; the cost of an update grows with the news only."""
+    """Active jobs, updated from the news; the cost of an update grows with the news only."""
 
     def __init__(self, most_nodes: int) -> None:
         self._most_nodes = most_nodes
@@ -40,7 +40,7 @@ class JobPool:
         self._orders: dict[str, _Order] = {}
 
     def update(self, view: ClusterView) -> dict[str, Refuse]:
-        """Follow the news; return refusals of the jobs that can never be served."""
+        """Update the jobs from the news; return refusals of jobs that can never be served."""
         refusals: dict[str, Refuse] = {}
         for job_id in touched(view):
             job = view.jobs.get(job_id)
@@ -91,7 +91,7 @@ class JobPool:
         return self._counts[job_id]
 
     def follow(self, changes: Mapping[str, Grant | Suspend | Refuse]) -> None:
-        """Record what was just decided."""
+        """Record the decisions that were just made."""
         for job_id, change in changes.items():
             if isinstance(change, Refuse):
                 continue
@@ -101,7 +101,7 @@ class JobPool:
             (self._training if isinstance(change, Grant) else self._waiting).add(order)
 
     def hand_out(self, num_nodes: int, waiting: Iterable[str]) -> dict[str, int]:
-        """Return as many nodes as possible for the first waiting job, then for the next.
+        """Give the first waiting job as many nodes as possible, then the next.
 
         No job overtakes another.
         """

@@ -11,7 +11,7 @@ from systems.schedulers.hu.tables import MOST_WORTH, Tables, Whole
 
 _FIRST_GUESSES = 8
 _PATIENCE = 5
-"""Steps without a better bound after which the steps become shorter."""
+"""Number of steps without a better bound after which the steps become shorter."""
 _SHORTER = 0.6
 _WORSE = 1e-6
 """Share by which a bound must fall to count as better."""
@@ -19,20 +19,20 @@ _WORSE = 1e-6
 
 @dataclass(slots=True)
 class Answer:
-    """Choices of the jobs at some prices, and the bound from these prices."""
+    """Choices of the jobs at certain prices, and the bound from these prices."""
 
     prices: list[int]
     choices: Whole
     bound: int
-    """Upper bound on the worth of every plan, in the tables' unit."""
+    """Upper bound on the value of every plan, in the tables' unit."""
 
 
 class PriceSearch:
     """Prices of the nodes of each step that give a low bound.
 
-    The capacity rows, eq. (6), are dualised. At prices >= 0 every job takes the schedule that is
-    best for it alone. The sum of these values, with the price of all nodes, bounds every plan.
-    Subgradient steps after Polyak lower the bound. All numbers are whole.
+    The capacity rows, eq. (6), are dualised. At prices >= 0 every job takes its own best schedule.
+    The sum of these net values plus the price of all nodes is a bound on every plan. Subgradient
+    steps after Polyak lower the bound. All numbers are whole.
     """
 
     def __init__(self, tables: Tables, blocks: list[Block]) -> None:
@@ -43,7 +43,7 @@ class PriceSearch:
         self.best = self._last = self._first()
 
     def ask(self, prices: list[int]) -> Answer:
-        """Return what the jobs would do at these prices."""
+        """Return the jobs' best choices at these prices."""
         tables = self._tables
         choices = np.empty((len(tables.extra), tables.num_steps), np.int64)
         bound = sum(prices) * tables.num_extra
@@ -75,7 +75,7 @@ class PriceSearch:
             self.best = answer
 
     def _first(self) -> Answer:
-        """Return prices that fall evenly to the last step, at which the nodes suffice in total."""
+        """Return evenly falling prices at which the nodes suffice in total."""
         tables = self._tables
         steps = tables.num_steps
         enough = tables.num_extra * steps

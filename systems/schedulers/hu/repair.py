@@ -13,16 +13,16 @@ _MOST_SWEEPS = 8
 def repaired(
     tables: Tables, choices: Whole, prices: Sequence[int], care: float
 ) -> tuple[Whole, int]:
-    """Return a plan that keeps to the capacity, and its worth in the tables' unit.
+    """Return a plan within the capacity, and its value in the tables' unit.
 
     Each step in turn is chosen again with the others fixed, which is a multiple-choice knapsack.
     This ends when a sweep over all steps improves nothing, or after ``_MOST_SWEEPS`` sweeps.
 
     Args:
         tables: the instance.
-        choices: by jobs and steps; may use too many nodes.
-        prices: of a node in each step; each knapsack's own price is searched near it.
-        care: share of a plan's worth up to which a loss in one step is not worth the search.
+        choices: choices by jobs and steps; they may use too many nodes.
+        prices: price of a node in each step; the price of each knapsack is searched near it.
+        care: share of a plan's value that may be lost in one step to save time.
     """
     choices = choices.copy()
     value = -1

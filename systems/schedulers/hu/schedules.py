@@ -15,28 +15,28 @@ Prices = Sequence[int]
 _TOO_DEAR = 2 * MOST_WORTH
 """Upper bound on costs, above any value, which keeps differences within 32 bits.
 
-A schedule that costs this much loses to the schedule of the first choices, which costs nothing.
+A schedule with this cost is worse than the schedule of first choices, which costs nothing.
 """
 
 
 class Block(Protocol):
-    """Jobs whose schedules are priced in one way."""
+    """Group of jobs whose schedules are evaluated in the same way."""
 
     rows: Whole
     """Indices of the jobs in the instance."""
 
     def best(self, prices: Prices) -> tuple[Whole, int]:
-        """Return their best schedules (by jobs and steps), and the sum of value less price."""
+        """Return the jobs' best schedules (by jobs and steps), and the sum of value minus price."""
         ...
 
     is_separable: bool
-    """True if the worth of a step does not depend on the other steps."""
+    """True if the value of a step does not depend on the other steps."""
 
     def within(self, prices: Prices, slack: int, most: int) -> list[Whole | None]:
         """Return for each job all schedules that lose at most ``slack`` against its best.
 
         The prices are ``prices``. The result of a job is None if it has more than ``most`` such
-        schedules. Of two schedules with equal worth, the one with fewer nodes stands for both.
+        schedules. Of two schedules with equal value, only the one with fewer nodes is returned.
         """
         ...
 
@@ -64,7 +64,7 @@ class EverySchedule:
         self._range = np.arange(len(rows))
 
     def best(self, prices: Prices) -> tuple[Whole, int]:
-        """See ``Block``; ties go to the first schedule."""
+        """Return the best schedules, see ``Block``; ties go to the first schedule."""
         net = self._net_values(prices)
         chosen = net.argmax(1)
         return self.schedules(chosen), int(net[self._range, chosen].sum(dtype=np.int64))
@@ -79,7 +79,7 @@ class EverySchedule:
         ]
 
     def _useful(self) -> NDArray[np.bool_]:
-        """Return which schedules are worth more than with fewer nodes in any single step."""
+        """Return whether each schedule has more value than with fewer nodes in any single step."""
         shape = (len(self.rows), *[self._size] * self._steps)
         values = self._values.reshape(shape)
         useful = np.ones(shape, np.bool_)
@@ -90,7 +90,7 @@ class EverySchedule:
         return useful.reshape(self._values.shape)
 
     def _net_values(self, prices: Prices) -> NDArray[np.int32]:
-        """Return value less price of every schedule; the next call overwrites the array."""
+        """Return value minus price of every schedule; the next call overwrites the array."""
         cost: Whole = np.zeros(1, np.int64)
         for price in prices:
             cost = (cost[:, None] + price * self._extra).ravel()
@@ -107,8 +107,8 @@ class EverySchedule:
 class EveryStep:
     """Jobs that cannot finish within the horizon.
 
-    What a step serves counts from that step to the end, whatever the other steps do. So each step
-    is priced alone.
+    The work of a step counts from that step to the end, independently of other steps. So each step
+    is evaluated separately.
     """
 
     is_separable = True
@@ -121,7 +121,7 @@ class EveryStep:
         self._range = np.arange(len(rows))
 
     def best(self, prices: Prices) -> tuple[Whole, int]:
-        """See ``Block``; ties go to the fewest nodes."""
+        """Return the best schedules, see ``Block``; ties go to the fewest nodes."""
         chosen = np.empty((len(self.rows), self._steps), np.int64)
         total = 0
         for step, price in enumerate(prices):

@@ -12,11 +12,11 @@ from systems.schedulers.hu.instance import Instance, NodePlan
 from systems.schedulers.hu.tight import solve_tight
 
 EXACT_BELOW = 30
-"""Number of jobs from which on ``fast`` may leave a gap."""
+"""Number of jobs from which ``fast`` may leave a gap."""
 MOST_SCHEDULES = 20_000
-"""Most schedules of one job that ``fast`` and ``columns`` write down.
+"""Largest number of schedules of one job that ``fast`` and ``columns`` enumerate.
 
-A job has as many schedules as its counts to the power of the steps.
+The number of schedules is the number of counts to the power of the steps.
 """
 _AIM = 0.8
 """Share of the requested gap at which the search ends."""
@@ -28,7 +28,7 @@ def solve_certified(instance: Instance, gap: float) -> NodePlan:
     """Return a plan within ``gap`` (a share of its proven bound); the optimum below 30 jobs.
 
     The search aims at a slightly smaller gap, so that it seldom ends just above ``gap``. If it
-    does, a small model settles what it leaves open.
+    does, a small model decides between the remaining schedules.
     """
     if len(instance.jobs) < EXACT_BELOW:
         return solve_by_columns(instance, EXACT)
@@ -48,5 +48,5 @@ METHODS: Mapping[str, Callable[[Instance, float], NodePlan]] = {
     "tight": solve_tight,
     "big_m": solve_big_m,
 }
-"""Functions by name; each takes an instance with a job or more, and the gap at which it may
+"""Solvers by name; each takes an instance with at least one job, and the gap at which it may
 stop."""

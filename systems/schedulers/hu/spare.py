@@ -10,13 +10,13 @@ from systems.schedulers.hu.instance import Instance
 def grown(instance: Instance, counts: list[int]) -> list[int]:
     """Return the counts of the first step, with its idle nodes given to jobs that can use them.
 
-    The objective ignores time within a step. So among plans of equal worth, the printed model may
-    take one that leaves nodes idle which would end a job sooner in the same step. One more node in
-    the first step never makes a plan worth less. Where speeds are concave, growing the smallest job
-    gains most per node. Ties go to the job with less left, then to the earlier job.
+    The objective ignores time within a step. So among plans of equal value, the printed model may
+    choose a plan that leaves nodes idle although they would end a job sooner. One more node in the
+    first step never lowers a plan's value. If speeds are concave, growing the smallest job gains
+    most per node. Ties go to the job with less left, then to the earlier job.
 
     Args:
-        instance: what was planned.
+        instance: instance that was planned.
         counts: nodes of every job in the first step.
     """
     counts = list(counts)

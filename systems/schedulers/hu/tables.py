@@ -11,10 +11,10 @@ from systems.schedulers.hu.instance import Instance
 
 Whole = NDArray[np.int64]
 MOST_WORTH = 1 << 28
-"""Approximate upper limit of the worth of any job's schedule."""
+"""Approximate upper limit of the value of any job's schedule."""
 _FINEST = 1 << 50
 NEVER = -(1 << 50)
-"""Worth of a choice that a job does not have."""
+"""Value of a choice that a job does not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +22,13 @@ class Tables:
     """Jobs by rows, their choices by columns; shorter rows are filled up on the right."""
 
     unit: int
-    """Number that stands for 1: one job done, for one step."""
+    """Integer that represents 1: one job done, for one step."""
     extra: Whole
     """Nodes of a choice beyond those of the job's first choice, which it holds in any case."""
     progress: Whole
     """Progress in multiples of 1 / ``unit``, at most ``unit``.
 
-    It is rounded up, so that no real plan is worth more than its worth in the tables.
+    It is rounded up, so that the value of no real plan exceeds its value in the tables.
     """
     absent: NDArray[np.bool_]
     """True where a job has no such choice."""
@@ -38,7 +38,7 @@ class Tables:
 
     @classmethod
     def of(cls, instance: Instance) -> Tables:
-        """Return the tables of an instance, as fine as 32 bits allow."""
+        """Return the tables of an instance, as precise as 32 bits allow."""
         shape = len(instance.jobs), max(len(job.counts) for job in instance.jobs)
         extra, progress = np.zeros(shape, np.int64), np.zeros(shape)
         absent = np.ones(shape, np.bool_)
@@ -62,7 +62,8 @@ class Tables:
         return held
 
     def step_worth(self, choices: Whole, step: int) -> Whole:
-        """Return the worth of each job with each choice in one step, the other steps unchanged."""
+        """Return the value of each job for each choice in one step, with the other steps
+        unchanged."""
         held = np.take_along_axis(self.progress, choices, 1)
         done: Whole = np.zeros((len(held), 1), np.int64)
         area: Whole = np.zeros((len(held), 1), np.int64)

@@ -1,4 +1,4 @@
-"""The allocation problem in HiGHS with one binary for each job, step and node count."""
+"""Allocation problem in HiGHS with one binary for each job, step and node count."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ def solve_tight(instance: Instance, gap: float = EXACT) -> NodePlan:
     """Return a plan that is optimal, or within ``gap`` of it (a share of the bound).
 
     The model has the optimum of Hu et al.'s eqs. (1), (2), (5), (6), (12), (13) and (15) to (20).
-    They say with two big-M families that n is one of K. Here one of the binaries of a job and a
-    step is 1. Its relaxation is far tighter.
+    The paper expresses with two big-M families that n is one of K. Here exactly one binary of each
+    job and step is 1, which makes the relaxation far tighter.
     """
     model = Model()
     chosen = [add_job(model, job, instance.num_steps) for job in instance.jobs]

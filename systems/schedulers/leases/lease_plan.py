@@ -1,4 +1,4 @@
-"""Deadlines that can be kept together by whole leases, as a mixed-integer linear program.
+"""Mixed-integer linear program for the deadlines that can be kept together by whole leases.
 
 The module computes with numbers only: time is counted in leases from now.
 """
@@ -14,16 +14,16 @@ from systems.schedulers.common.highs import EXACT, INF, Model
 
 @dataclass(frozen=True, slots=True)
 class LeaseJob:
-    """A job with a deadline."""
+    """Job with a deadline."""
 
     slots: int
     """Slots of the job. In each lease it has all of them or none."""
     needed: int
-    """Leases until its work is done, at least 1; the job may need only a part of the last one."""
+    """Leases until its work is done, at least 1; the job may need only a part of the last lease."""
     usable: int
     """Leases from now on in which the job can still end in time."""
     reward: float
-    """Worth of keeping its deadline, at least 1."""
+    """Reward for keeping its deadline, at least 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +39,15 @@ class LeasePlan:
 def plan_leases(jobs: Sequence[LeaseJob], num_slots: int) -> LeasePlan:
     """Return a plan with the greatest reward.
 
-    First, every lease goes to the jobs that must end first, each if it fits. If that keeps all
-    deadlines that can be kept at all, it is the plan. Otherwise the plan is the solution of a
-    program; among equal solutions, one that uses most slots now.
+    First, every lease goes to the jobs with the earliest deadlines that fit. If that keeps all
+    deadlines that can be kept, it is the plan. Otherwise the plan is the solution of a program;
+    among equal solutions, one that uses most slots now.
 
-    Leases between two deadlines are alike. So the program counts how many of them a job has instead
-    of choosing which: one column for each job and stretch of leases, not for each lease. If all
-    jobs demand equally many slots, such counts can always be laid out (each job begins where the
-    job before ended, wrapping round). Otherwise the program may promise too much, and a later plan
-    takes that back. The present lease is a stretch of its own, so what the program says about now
+    Leases between two deadlines are equivalent. So the program only counts how many of them a job
+    has: one column for each job and stretch of leases, not for each lease. If all jobs demand the
+    same number of slots, such counts always have a timetable (each job begins where the previous
+    job ended, wrapping round). Otherwise the program may promise too much, and a later plan
+    withdraws promises. The present lease is a separate stretch, so the part of the plan for now
     always fits.
     """
     possible = [
@@ -62,7 +62,7 @@ def plan_leases(jobs: Sequence[LeaseJob], num_slots: int) -> LeasePlan:
 
 
 def _by_urgency(jobs: Sequence[LeaseJob], places: list[int], num_slots: int) -> list[int] | None:
-    """Return the jobs that run now, the most urgent first; None if that makes a job late."""
+    """Return the jobs that run now, most urgent first; None if a job would be late."""
     left = {place: jobs[place].needed for place in sorted(places, key=lambda i: jobs[i].usable)}
     now: list[int] | None = None
     lease = 0

@@ -10,18 +10,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Runner:
-    """One job of a forecast."""
+    """Job of a forecast."""
 
     counts: tuple[int, ...]
     """Slot counts that the job may have, ascending."""
     rates: tuple[float, ...]
     """Work per second on each of ``counts``."""
     work: float
-    """Work that is left."""
+    """Remaining work."""
 
 
 def ends_s(jobs: Sequence[Runner], num_slots: int, now_s: float) -> list[float]:
-    """Return when each job ends, in seconds; infinite for a job that never gets slots.
+    """Return the end of each job, in seconds; infinite for a job that never gets slots.
 
     Whenever a job ends, slots are handed out again in the order of the jobs. Each job takes the
     largest of its counts that fits into what is left, or none. That is what ``Edf`` does.
@@ -46,7 +46,7 @@ def ends_s(jobs: Sequence[Runner], num_slots: int, now_s: float) -> list[float]:
         now_s += length_s
         for index, rate in running:
             left = work[index] - rate * length_s
-            # Rounding may leave a tiny rest, which counts as done: at least one job ends here.
+            # Rounding may leave a tiny remainder, which counts as done: at least one job ends here.
             if left <= 1e-12 * jobs[index].work:
                 ends[index] = now_s
                 waiting.remove(index)

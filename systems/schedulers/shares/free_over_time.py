@@ -1,4 +1,4 @@
-"""Free slots over time, piecewise constant, so that a long span costs no more than a short one."""
+"""Free slots over time, piecewise constant, so that a long span costs no more than a short span."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class Share:
 
     @property
     def usage(self) -> int:
-        """Slot time in all: slots times time slots."""
+        """Total slot time: slots times time slots."""
         return int((self.counts * self.lengths).sum())
 
     @property
     def most(self) -> int:
-        """Most slots in any time slot."""
+        """Largest number of slots in any time slot."""
         return int(self.counts.max())
 
     def extremes(self, start: int, end: int) -> tuple[int, int]:
@@ -48,7 +48,8 @@ class Share:
         return (0 if end > self.end else min(counts)), max(counts)
 
     def differs_from(self, other: Share) -> tuple[int, int]:
-        """Return the first time slot in which another share differs, and the one after the last.
+        """Return the first time slot in which another share differs, and the time slot after the
+        last.
 
         Both shares must have the same first and last time slots.
         """
@@ -63,7 +64,7 @@ class Share:
         return self.counts[self.starts.searchsorted(slots, side="right") - 1]
 
     def from_slot(self, start: int) -> Share:
-        """Return what is left of the share from time slot ``start`` on."""
+        """Return the part of the share from time slot ``start`` on."""
         first = max(0, int(self.starts.searchsorted(start, side="right")) - 1)
         starts = np.maximum(self.starts[first:], start)
         return Share(starts, self.counts[first:], self.end)
@@ -78,7 +79,7 @@ class FreeOverTime:
     """Number of free slots in every time slot from ``starts[0]`` on."""
 
     def __init__(self, starts: Ints, free: Ints, room: int = 0) -> None:
-        """Begin with these pieces; ``room``: how many more pieces are expected."""
+        """Begin with these pieces; ``room`` is the number of additional pieces expected."""
         self._size = len(starts)
         self._starts = np.concatenate([starts, np.empty(room + 8, np.int64)])
         self._free = np.concatenate([free, np.empty(room + 8, np.int64)])
@@ -110,7 +111,7 @@ class FreeOverTime:
         return self.extremes(start, end)[0]
 
     def take(self, share: Share, sign: int = 1) -> None:
-        """Take the slots of a share; give them back where ``sign`` is -1."""
+        """Take the slots of a share; give them back if ``sign`` is -1."""
         starts = share.starts.tolist()
         for start, end, count in zip(
             starts, [*starts[1:], share.end], share.counts.tolist(), strict=True
@@ -124,7 +125,8 @@ class FreeOverTime:
         self._free[first:last] -= count
 
     def _cut(self, slot: int) -> int:
-        """Return the index of the piece that begins at ``slot``, which is made if there is none."""
+        """Return the index of the piece that begins at ``slot``; split a piece there if
+        necessary."""
         size = self._size
         index = int(self._starts[:size].searchsorted(slot))
         if index < size and self._starts[index] == slot:
@@ -143,13 +145,13 @@ class FreeOverTime:
     def fill(
         self, levels: Levels, need: float, start: int, end: int, held: Share | None = None
     ) -> Share | None:
-        """Return the least share that does ``need`` (progressive filling; ElasticFlow, Algorithm
-        1).
+        """Return the smallest share that does the work ``need`` (progressive filling; ElasticFlow,
+        Algorithm 1).
 
         The job is raised level by level, and on each level from the last time slot back to the
-        first, until it does its work. Where a level does not fit into what is free, the highest of
-        the job's own levels that fits is used. The result is therefore a level in the latest time
-        slots and the level below it in the earlier ones, cut to what is free. The slots of the
+        first, until it does its work. If a level does not fit into the free slots, the highest of
+        the job's levels that fits is used. The result is therefore a level in the latest time slots
+        and the level below it in earlier time slots, limited by the free slots. The slots of the
         result are not taken.
 
         Args:
@@ -157,10 +159,10 @@ class FreeOverTime:
             need: work that has to be done.
             start: first time slot that the job may use.
             end: first time slot that is too late.
-            held: slots of the job's own that are not free, and that it would give back.
+            held: slots that the job holds itself, which it would give back.
 
         Returns:
-            The share, or None if the work cannot be done with all that is free.
+            The share, or None if the work cannot be done with all free slots.
         """
         if need <= 0.0:
             return Share(np.array([start]), np.zeros(1, np.int64), max(start, end))
@@ -184,7 +186,7 @@ class FreeOverTime:
         low = np.minimum(fits[: piece + 1], level - 1)
         given[:piece] = low[:piece]
         counts = levels.counts_array[given]
-        if too_many := int(behind[back]) - raised:  # only the end of the piece is raised
+        if too_many := int(behind[back]) - raised:  # only the last part of the piece is raised
             switch = int(starts[piece]) + too_many
             starts = np.concatenate([starts[: piece + 1], [switch], starts[piece + 1 :]])
             below = levels.counts_array[low[piece]]
@@ -200,7 +202,7 @@ def _level_for(rates: tuple[float, ...], times: list[float], need: float) -> tup
 
     Args:
         rates: work in a time slot, by level.
-        times: number of time slots whose highest fitting level is just that one, by level.
+        times: number of time slots by their highest fitting level.
         need: work that has to be done, above 0.
     """
     room = sum(times[1:])

@@ -28,15 +28,15 @@ class Grown:
     planned: list[int]
     """Slots of the plan's jobs, in the plan's order."""
     others: dict[int, int]
-    """Slots of the jobs without a share that get any, by index."""
+    """Slots of the jobs without a share that get slots, by index."""
 
 
 class _Growth:
     """State of Algorithm 2 during one call of ``grow``.
 
-    Given more slots now, a job takes less later. Two numbers describe that later share as long as
-    the job can have all it wants: a level, and the number of time slots on it. Only jobs to which
-    other jobs leave less (``plan.capped``) must look at what is free.
+    With more slots now, a job takes less later. For an unlimited job, two numbers describe the
+    later share: a level, and the number of time slots on it. Only jobs that other jobs limit
+    (``plan.capped``) must consider the free slots.
     """
 
     def __init__(self, plan: SharePlan, others: Sequence[Demand], zero_first: bool) -> None:
@@ -51,7 +51,7 @@ class _Growth:
         self.other_levels: dict[int, int] = {}
         self.next_other = 0
         self.steps: dict[int, tuple[int, Share]] = {}
-        """For capped jobs: slot time with the next step, and the share after the present time slot.
+        """For capped jobs: slot time with the next step, and the share from the next time slot on.
         """
         self.alone: dict[tuple[int, int], tuple[int, int, int, int]] = {}
         """Results of ``_alone`` for offered steps, by job and level; ``_grow`` uses them again."""
@@ -60,7 +60,7 @@ class _Growth:
         self.rests: dict[int, Share] = {}
         """Shares from the next time slot on, of jobs that have grown."""
         self.free: FreeOverTime | None = None
-        """Slots that all jobs leave free from the next time slot on; None without capped jobs."""
+        """Free slots from the next time slot on, after all jobs; None without capped jobs."""
 
     def run(self) -> Grown:
         """Hand out slots one step at a time until no free slot speeds up any job."""
@@ -114,7 +114,7 @@ class _Growth:
         count = demand.levels.counts[level]
         step = count - self.now[index]
         if step > self.left:
-            return  # final: the free slots only get fewer
+            return  # final, because the number of free slots only falls
         rest = None
         if index in self.steps:
             self.usage[index], rest = self.steps.pop(index)
@@ -137,9 +137,9 @@ class _Growth:
             self._offer(index, demand)
 
     def _alone(self, demand: Demand, level: int) -> tuple[int, int, int, int]:
-        """Return what a job takes later if it has ``level`` now and can have all it wants.
+        """Return the later share of an unlimited job that has ``level`` now.
 
-        The four numbers are slots on the lower and on the upper of two levels, time slots in all,
+        The four numbers are slots on the lower and on the upper of two levels, total time slots,
         and time slots on the upper level.
         """
         counts, rates = demand.levels.counts, demand.levels.rates
@@ -184,7 +184,7 @@ class _Growth:
         self.steps.pop(index, None)
         if not self._is_wanted(index, demand):
             return
-        assert self.free is not None, "a capped job wants slots"
+        assert self.free is not None, "a capped job needs slots"
         level = self.level[index] + 1
         need = demand.need - demand.levels.rates[level]
         held = self._rest(index)
@@ -196,7 +196,7 @@ class _Growth:
         self._push(index, gain, demand.order, self.now[index])
 
     def _rest(self, index: int) -> Share:
-        """Return what a job is to have from the next time slot on."""
+        """Return the share of a job from the next time slot on."""
         if index not in self.rests:
             self.rests[index] = self.plan.share(index).from_slot(self.next_slot)
         return self.rests[index]
@@ -253,14 +253,14 @@ class _Growth:
 
 
 def grow(plan: SharePlan, others: Sequence[Demand], zero_first: bool = False) -> Grown:
-    """Hand out what the shares of a plan leave free in the present time slot.
+    """Distribute the slots that the shares of a plan leave free in the present time slot.
 
     A step raises a job to its next level. One step at a time goes to the job that saves the most
     slot time per slot of the step. Ties go to the job that arrived first. A job gets no step if it
     ends within this time slot without that step.
 
     Args:
-        plan: the shares; each job keeps at least what it has in the present time slot.
+        plan: the shares; each job keeps at least its slots in the present time slot.
         others: jobs without a share, in order of arrival. Their first step saves 0. A later step
             saves what the job would save if it kept this size to its end.
         zero_first: jobs without slots come before all others.

@@ -1,4 +1,4 @@
-"""Minimum satisfactory shares: the least resources by which each job meets its deadline.
+"""Minimum satisfactory shares: the least resources with which each job meets its deadline.
 
 The module computes with numbers only: time in time slots, work in any unit.
 Source: Gu et al., "ElasticFlow", ASPLOS 2023, section 4.1, Algorithm 1.
@@ -37,14 +37,15 @@ class Demand:
 
 @dataclass(frozen=True, slots=True)
 class Uncapped:
-    """Least share of every job as if it were alone, one array element a job (progressive filling).
+    """Smallest share of every job if it were alone, one array element per job (progressive
+    filling).
 
     A job has ``high`` slots in its last ``raised`` time slots and ``low`` slots in the earlier
     ones. The fields come from a closed form.
     """
 
     level: Ints
-    """Level with ``high`` slots; -1 where not even all slots suffice, and then the other fields are
+    """Level with ``high`` slots; -1 if even all slots do not suffice, and then the other fields are
     0."""
     raised: Ints
     low: Ints
@@ -88,7 +89,7 @@ class Tables:
         self.rates: Floats = rates[rows]
 
     def uncapped(self, need: Floats, times: Ints) -> Uncapped:
-        """Return the least share of each job if it has ``times`` time slots and the cluster for
+        """Return the smallest share of each job that has ``times`` time slots and the cluster to
         itself."""
         every = np.arange(len(need))
         does = self.rates * times[:, None] >= need[:, None]
@@ -107,10 +108,11 @@ class Tables:
 
 
 class SharePlan:
-    """Shares of some jobs, which all fit into the cluster together once the plan is filled.
+    """Shares of several jobs; in a filled plan they fit into the cluster together.
 
-    Most jobs have the share that they would have alone, which a few numbers describe. A job to
-    which other jobs leave less than that is in ``capped``. ``fill_all`` builds and fills a plan.
+    Most jobs have the share that they would have alone, which a few numbers describe. A job with a
+    different share, because other jobs limit it, is in ``capped``. ``fill_all`` builds and fills a
+    plan.
     """
 
     def __init__(
@@ -122,7 +124,7 @@ class SharePlan:
     ) -> None:
         """Prepare a plan that is not yet filled.
 
-        ``known``: need, end and lone share of every job, if the caller has computed them before.
+        ``known``: need, end and share alone of every job, if the caller has computed them already.
         """
         self.demands = demands
         self.start = start
@@ -135,9 +137,10 @@ class SharePlan:
             known = need, end, self._tables.uncapped(need, end - start)
         self.need, self.end, self.alone = known
         self.switch: Ints = self.end - self.alone.raised
-        """First time slot on the higher level, for a job whose share is as if alone."""
+        """First time slot on the higher level, for a job with the share that it would have
+        alone."""
         self.capped: dict[int, Share] = {}
-        """Shares that differ from the share as if alone, by index."""
+        """Shares that differ from the share alone, by index."""
         self.missed: list[int] = []
         """Indices of jobs without a share, because no share would meet the deadline."""
         self._free: FreeOverTime | None = None
@@ -198,7 +201,7 @@ class SharePlan:
         return min(first, default=None)
 
     def next_to(self, demand: Demand, place: int) -> SharePlan:
-        """Return a plan of the same jobs and another job at index ``place``, not yet filled."""
+        """Return an unfilled plan of the same jobs and another job at index ``place``."""
         one = SharePlan([demand], self.start, self.num_slots)
 
         def put(own: npt.NDArray[_N], other: npt.NDArray[_N]) -> npt.NDArray[_N]:
@@ -217,8 +220,7 @@ class SharePlan:
         return SharePlan(demands, self.start, self.num_slots, known)
 
     def fill(self, skip: bool) -> bool:
-        """Fill the shares in the order of the jobs; return whether there is a plan (see
-        ``fill_all``)."""
+        """Fill the shares in the order of the jobs; return whether all fit (see ``fill_all``)."""
         self.capped = {}
         self.missed = np.flatnonzero(self.alone.level < 0).tolist()
         if self.missed and not skip:
@@ -226,8 +228,8 @@ class SharePlan:
         count = len(self.demands)
         if not count or self._used_by(count)[1].max() <= self.num_slots:
             return True
-        # As long as all jobs fit, each has its share as if alone. The number of jobs that fit
-        # is found by bisection.
+        # As long as all jobs fit, each has the share that it would have alone. The number of jobs
+        # that fit is found by bisection.
         fitting = self._num_fitting()
         free = self._free = self._left_by(fitting)
         for index in range(fitting, count):
@@ -238,9 +240,9 @@ class SharePlan:
         return True
 
     def keep(self, shares: Sequence[Share]) -> bool:
-        """Adopt these shares where they still do their job's work; return whether they fit.
+        """Adopt each of these shares that still does its job's work; return whether they fit.
 
-        All other jobs get their shares out of what is left, or are missed.
+        All other jobs get shares of the remaining slots, or are added to ``missed``.
         """
         self.capped, self.missed = {}, []
         free = self._free = FreeOverTime.constant(self.start, self.num_slots, 4 * len(shares))
@@ -265,7 +267,7 @@ class SharePlan:
         return True
 
     def _fill_one(self, index: int, free: FreeOverTime) -> bool:
-        """Give one job its share of what is free; return whether that share meets its deadline."""
+        """Give one job its share of the free slots; return whether the share meets its deadline."""
         start, end, switch = self.start, int(self.end[index]), int(self.switch[index])
         low, high = int(self.alone.low[index]), int(self.alone.high[index])
         if free.least(switch, end) >= high and (
@@ -283,7 +285,7 @@ class SharePlan:
         return True
 
     def _left_by(self, count: int) -> FreeOverTime:
-        """Return what the first ``count`` jobs leave free, each with its share as if alone."""
+        """Return the slots that the first ``count`` jobs leave free, each with its share alone."""
         starts, used = self._used_by(count)
         return FreeOverTime(starts, self.num_slots - used, 3 * len(self.demands))
 
@@ -300,12 +302,12 @@ class SharePlan:
         return times[is_last], used[is_last]
 
     def _num_fitting(self) -> int:
-        """Return how many jobs, from the first, fit together, each with its share as if alone.
+        """Return how many jobs, from the first, fit together, each with its share alone.
 
         All jobs together must not fit; ``fill`` checks that before.
         """
         low, high, count = self.alone.low, self.alone.high, len(self.demands)
-        # In one instant, ends come before starts. Otherwise the running sum would have peaks
+        # At the same time slot, ends come before starts. Otherwise the running sum would have peaks
         # that no time slot has.
         order = np.concatenate([self.end, self.switch]).argsort(kind="stable")
         steps = np.concatenate([-high, high - low])[order]
@@ -338,8 +340,8 @@ def fill_all(
         demands: the jobs, earliest deadline first.
         start: the present time slot, the first that can be used.
         num_slots: slots of the cluster.
-        skip: leave out a job that cannot meet its deadline next to the jobs before it, and go on.
-            Otherwise there is no plan in that case.
+        skip: leave out a job that cannot meet its deadline together with the jobs before it, and
+            continue. Otherwise there is no plan in that case.
 
     Returns:
         The plan, or None if a job cannot meet its deadline and ``skip`` is not set.

@@ -1,4 +1,4 @@
-"""Record that share-based schedulers keep of their jobs between decisions."""
+"""Records of jobs that share-based schedulers keep between decisions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BY_DEADLINE, _BY_ARRIVAL = attrgetter("by_deadline"), attrgetter("spec.order")
 
 @dataclass(slots=True)
 class ShareJob:
-    """One live job."""
+    """Record of a live job."""
 
     spec: JobSpec
     by_deadline: tuple[float, float, str]
@@ -40,19 +40,19 @@ class ShareJob:
         return self.spec.job_id
 
     def needs(self, remaining_samples: float) -> None:
-        """Set the demand to the work that is left, less the rounding error of that sum."""
+        """Set the demand to the remaining work, minus the rounding error of that sum."""
         old, rounding = self.demand, ROUNDING * self.spec.work_samples
         need = remaining_samples - rounding
         self.demand = Demand(old.levels, need if need > rounding else rounding, old.end, old.order)
 
 
 class ShareBook:
-    """Live jobs by what they have been promised, and the slots they were granted.
+    """Live jobs by their promises, and the slots they were granted.
 
     Args:
         slot_s: length of a time slot, seconds.
-        powers_of_two: whether a job's slots are always a power of two.
-        margin_s: how long before its deadline a job shall end, seconds.
+        powers_of_two: true if a job's slots are always a power of two.
+        margin_s: seconds before its deadline by which a job should end.
     """
 
     def __init__(self, slot_s: float, powers_of_two: bool, margin_s: float) -> None:
@@ -61,7 +61,7 @@ class ShareBook:
         self.promised: SortedList[ShareJob] = SortedList(key=BY_DEADLINE)
         """Jobs whose deadline is guaranteed, by deadline."""
         self.others: SortedList[ShareJob] = SortedList(key=_BY_ARRIVAL)
-        """Jobs that get what is left, by arrival."""
+        """Jobs that get remaining slots, by arrival."""
         self._slot_s = slot_s
         self._powers_of_two = powers_of_two
         self._margin_s = margin_s
@@ -70,7 +70,8 @@ class ShareBook:
         self._levels: dict[tuple[Throughput, int, int | None, bool, int], Levels] = {}
 
     def look_again(self, view: ClusterView) -> dict[str, Grant | Suspend | Refuse]:
-        """Take in the news; return refusals of jobs that can never fit into the cluster."""
+        """Update the jobs from the news; return refusals of jobs that can never fit into the
+        cluster."""
         refusals: dict[str, Grant | Suspend | Refuse] = {}
         for job_id in touched(view):
             job = view.jobs.get(job_id)
@@ -82,7 +83,9 @@ class ShareBook:
                 if refusal is not None:
                     refusals[job_id] = refusal
                     continue
-                assert job.throughput is not None, "declared in needs"
+                assert job.throughput is not None, (
+                    "remaining work and throughput are declared in ``needs``"
+                )
                 self._enter(job.spec, job.throughput, view.cluster)
             if job.grant is None:
                 self._granted.pop(job_id, None)
@@ -109,8 +112,8 @@ class ShareBook:
             zero_first: see ``grow``.
 
         Returns:
-            The grants that change, and the first time slot in which some planned job is to have
-            more than it gets now.
+            The grants that change, and the first time slot in which a planned job has more than it
+            gets now.
         """
         grown = grow(plan, [job.demand for job in others], zero_first)
         wanted = {
@@ -166,7 +169,7 @@ class TimeSlots:
     """Decision times of a scheduler that plans in time slots: the slots' boundaries.
 
     An event within a time slot waits for the next boundary. So every plan consists of whole time
-    slots, and what remains of a plan later is still a plan.
+    slots, and the rest of a plan is still a plan later.
     """
 
     def __init__(self, slot_s: float) -> None:
@@ -174,9 +177,9 @@ class TimeSlots:
         self._due_s = math.inf
 
     def begins(self, view: ClusterView) -> int | None:
-        """Return the time slot that begins now or began a moment ago; None between boundaries.
+        """Return the time slot that begins now or has just begun; None between boundaries.
 
-        After None, ``wake_s`` says when the next boundary is due.
+        After None, ``wake_s`` is the time of the next boundary.
         """
         now_s = view.time_s
         slot = math.floor(now_s / self._slot_s * (1.0 + ROUNDING))
@@ -198,5 +201,5 @@ class TimeSlots:
 
     @property
     def wake_s(self) -> float | None:
-        """Time at which the next decision is due; None if none is."""
+        """Time of the next decision; None if no decision is due."""
         return self._due_s if self._due_s < math.inf else None

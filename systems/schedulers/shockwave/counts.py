@@ -1,15 +1,15 @@
-"""Rounds of each job within one budget of slots: a plan by prices, and a bound on every plan.
+"""Rounds of each job within a budget of slots: a plan by prices, and a bound on every plan.
 
-A plan is worth what its rounds gain, less a weight times the longest time left. Let M be the
-longest time left. Then a job must have the rounds without which it would have more than M left
-(forced rounds), and the other rounds compete for the budget. Two bounds follow for each M:
+The value of a plan is the gain of its rounds minus a weight times the longest time left. Let M be
+the longest time left. Then every job needs enough rounds to have at most M left (forced rounds),
+and the other rounds compete for the budget. Two bounds follow for each M:
 
 - Lagrange's dual: a slot of a round has a price, the same for all. A round pays if it gains more
-  than its price. Take the rounds that pay or are forced. No plan is worth more than the gains of
-  these rounds, less their price, and the price of the whole budget. One price bounds all M at once;
-  bisection finds the price of the least bound.
-- The linear relaxation: the forced rounds, then those that gain most per slot, and of the last
-  round as much as fits. Without that part of a round it is a plan, often the best one.
+  than its price. Take the rounds that pay or are forced. The value of any plan is at most the gains
+  of these rounds minus their price, plus the price of the whole budget. One price bounds all M at
+  once; bisection finds the price of the least bound.
+- The linear relaxation: the forced rounds, then the rounds that gain most per slot, and the part of
+  the last round that fits. Without that part it is a plan, often the best plan.
 
 So the times M are visited in the order of their bound at the best price, as long as the bound is
 above the best plan.
@@ -26,18 +26,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 _STEPS = 60
-"""Most halvings of the range of prices."""
+"""Largest number of halvings of the range of prices."""
 _NEAR = 1e-7
-"""Share of a price by which the search may miss it."""
+"""Relative error of a price at which the search ends."""
 _DIGITS = 40
 """Binary digits that are kept in comparisons; later digits differ between machines."""
 _NOISE = 1e-12
-"""Share of a value below which differences do not count, for the reason of ``_DIGITS``."""
+"""Relative difference of values that is ignored, for the reason of ``_DIGITS``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Slots to be shared out, and the cost of time left."""
+    """Slots to distribute, and the cost of time left."""
 
     room: int
     """Slots times rounds."""
@@ -55,8 +55,8 @@ class WindowPlan(NamedTuple):
     """Upper bound on the value of all plans that were searched."""
 
     def is_within(self, gap: float) -> bool:
-        """Return whether the bound proves that at most the share ``gap`` of the optimum is
-        missed."""
+        """Return whether the bound proves that the plan is within the share ``gap`` of the
+        optimum."""
         return abs(self.bound - self.value) <= gap * abs(self.value)
 
 
@@ -66,14 +66,14 @@ def near_best(
     left_s: Sequence[float],
     budget: Budget,
 ) -> WindowPlan:
-    """Return a plan whose bound is mostly near, except where the widths fill the budget badly.
+    """Return a plan that is mostly near its bound, unless the widths fill the budget badly.
 
     Args:
-        values: of each job without a round, with one, and so on to the most that it can use; the
-            first rounds should gain most, or the bound is not near.
+        values: values of each job with 0, 1, ... rounds, up to the most that it can use; the first
+            rounds should gain most, or the bound is not tight.
         widths: slots of each job.
-        left_s: seconds that each job has to run.
-        budget: what is shared out; it must be too small for all that all jobs can use.
+        left_s: remaining run time of each job, seconds.
+        budget: slots to distribute; they must be too few for all rounds that the jobs can use.
     """
     rounds = _Rounds(values, widths, left_s, budget)
     bounds = rounds.bounds()
@@ -90,7 +90,7 @@ def near_best(
 
 
 class _Rounds:
-    """Every round that a job could have; rounds that the longest times force come first."""
+    """All rounds that jobs could have; rounds that the longest times force come first."""
 
     def __init__(
         self,
@@ -115,11 +115,11 @@ class _Rounds:
         self._costs = budget.makespan_weight * times_s
         """Cost of every M that could be the best; the M at index i forces the first i rounds."""
         self._per_slot = _rounded(self._gains / self._widths)
-        # Ties to the earlier job, and within a job to the earlier round.
+        # Ties go to the earlier job, and within a job to the earlier round.
         self._by_gain = np.lexsort((self._numbers, self._jobs, -self._per_slot))
 
     def bounds(self) -> NDArray[np.float64]:
-        """Return for every M a bound on all plans, at the price whose greatest bound is least.
+        """Return for every M a bound on all plans, at the price with the smallest greatest bound.
 
         The greatest bound is convex in the price. It falls while the rounds that pay or are forced
         by its M need more than the budget.
@@ -143,8 +143,8 @@ class _Rounds:
         return best
 
     def fill(self, forced: int) -> WindowPlan:
-        """Return the plan of the forced rounds, then those that gain most per slot, while they
-        fit."""
+        """Return the plan of the forced rounds, then of the rounds that gain most per slot, while
+        they fit."""
         room = self._room - int(self._widths[:forced].sum())
         counts = np.bincount(self._jobs[:forced], minlength=self._num_jobs)
         if room < 0:

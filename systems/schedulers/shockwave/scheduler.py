@@ -17,7 +17,7 @@ from systems.schedulers.shockwave.window import Share, best_counts, pack
 
 
 class _FairTime:
-    """Mean number of live jobs since a job arrived, from which its fair finish time follows."""
+    """Mean number of live jobs since a job's arrival, which determines its fair finish time."""
 
     def __init__(self, now_s: float) -> None:
         self._since_s = now_s
@@ -25,7 +25,7 @@ class _FairTime:
         self._job_s = 0.0
 
     def note(self, now_s: float, num_jobs: int) -> None:
-        """Note that there are ``num_jobs`` jobs from now on."""
+        """Record that there are ``num_jobs`` jobs from now on."""
         self._job_s += self._num_jobs * (now_s - self._since_s)
         self._since_s, self._num_jobs = now_s, num_jobs
 
@@ -37,14 +37,15 @@ class _FairTime:
 
 
 class Shockwave:
-    """In rounds of ``round_s`` seconds, gangs run as a window of ``num_rounds`` rounds plans it.
+    """Shockwave: gangs run in rounds of ``round_s`` seconds, by the plan of a window of
+    ``num_rounds``.
 
-    The window maximises a weighted sum, less ``makespan_weight`` times the longest run time left.
-    The sum is over the logarithms of the shares of their work that the jobs will have done. It is
-    Nash social welfare over time, the equilibrium of a market in which all have the same budget. A
-    job's weight is ``rho ** fairness_power`` where it is behind its fair finish time, else 1. rho
-    is the time from its arrival to its end if from now on it has an equal share of the slots, over
-    the same with an equal share all along. A new window is planned when jobs have come or gone or
+    The window maximises a weighted sum minus ``makespan_weight`` times the longest run time left.
+    The sum is over the logarithms of the shares of work that the jobs will have done. It is Nash
+    social welfare over time, the equilibrium of a market in which all have the same budget. A job's
+    weight is ``rho ** fairness_power`` if it is behind its fair finish time, else 1. rho is the
+    job's completion time with an equal share of the slots from now on, over its completion time
+    with an equal share from its arrival on. A new window is planned when jobs have come or gone or
     the old one is over. Slots that a round leaves idle go to the jobs with the longest time left.
     Every job runs on its requested slots, and is suspended between its rounds.
 
@@ -56,14 +57,14 @@ class Shockwave:
     Scheduling for Dynamic Adaptation in Machine Learning", NSDI 2023, sections 4 to 6, and the
     authors' code for what these leave open. Left out: the prediction of batch sizes that jobs
     change themselves (here none does, so that run times are known) with its Dirichlet posterior,
-    and the hard constraints on finish times that the authors' code tries first. Differs: logarithms
-    are exact, not pieces of lines; a plan counts each job's rounds, with all rounds' slots taken
-    together, and is then packed, wide jobs first, so that it may have a round that does not fit (it
-    is left out then); the counts come from a price of a slot where its bound shows that they are
-    within ``gap``, and otherwise from an integer program; finish times count from the arrival, not
-    from the start of the trace.
+    and the hard constraints on finish times, which the authors' code tries first. Differs:
+    logarithms are exact, not pieces of lines; a plan counts each job's rounds, with all rounds'
+    slots taken together, and is then packed, wide jobs first, so that it may have a round that does
+    not fit (it is left out then); the counts come from a price of a slot if its bound shows that
+    they are within ``gap``, and otherwise from an integer program; finish times count from the
+    arrival, not from the start of the trace.
 
-    A gang wider than the cluster is refused. A job that lost some of its workers goes on with the
+    A gang wider than the cluster is refused. A job that lost some of its workers continues with the
     others until it is next suspended.
 
     Checked: ``described``; a window's counts and their bound against every plan of small cases,
@@ -113,8 +114,8 @@ class Shockwave:
         self._is_stale = True
 
     def decide(self, view: ClusterView) -> Decision:
-        """Follow the news; where a round begins, run its gangs."""
-        # A round begins once in an instant, however many decisions are asked for then.
+        """Update the jobs from the news; if a round begins, run its gangs."""
+        # A round begins only once, even if several decisions are requested at that time.
         is_round = self._rounds.begins(view) and view.time_s > self._round_at_s
         changes: dict[str, Grant | Suspend | Refuse] = {}
         is_same = True
@@ -124,7 +125,8 @@ class Shockwave:
             if refusal is not None:
                 changes[job_id] = refusal
             is_same &= (job_id in self._orders) == was_there
-        if not is_same:  # not by their number: as many jobs may have come as have gone
+        if not is_same:
+            # Compare the jobs, not their number: as many may have arrived as have ended.
             for fair in self._jobs.values():
                 fair.note(view.time_s, len(self._jobs))
         if not self._jobs:
@@ -208,7 +210,7 @@ class Shockwave:
 
 
 def _gang_rate(job: JobView) -> float:
-    assert job.throughput is not None, "declared in needs"
+    assert job.throughput is not None, "remaining work is declared in ``needs``"
     return job.throughput.samples_per_s(gang_slots(job.spec))
 
 

@@ -1,4 +1,4 @@
-"""Shockwave's window: the number of the next rounds in which each job runs, and which."""
+"""Shockwave's window: how many of the next rounds each job gets, and which rounds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LEAST_PROGRESS = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """One job of the window."""
+    """Job of the window."""
 
     width: int
     """Slots that the job runs on."""
@@ -46,7 +46,7 @@ def objective(
     round_s: float,
     makespan_weight: float,
 ) -> float:
-    """Return the worth of a window: Nash social welfare less the estimated makespan.
+    """Return the value of a window: Nash social welfare minus the estimated makespan.
 
     It is ``sum of weight * utility / (N * T) - makespan_weight * longest time left after it``, with
     N jobs and T rounds.
@@ -66,19 +66,20 @@ def best_counts(
     makespan_weight: float,
     gap: float,
 ) -> list[int]:
-    """Return the rounds of each job with the greatest ``objective``, all rounds' slots together.
+    """Return the number of rounds of each job with the greatest ``objective``, if all rounds share
+    their slots.
 
     The objective does not depend on which rounds a job has; ``pack`` finds rounds for the counts.
-    If every job can have all that it can use, there is nothing to solve. Otherwise a plan by prices
-    is mostly within the gap, and its bound shows it. If it is not, an integer program is solved,
-    which takes a hundred times as long where there are many jobs.
+    If every job can have all rounds that it can use, there is nothing to solve. Otherwise a plan by
+    prices is mostly within the gap, and its bound proves it. If it is not, an integer program is
+    solved, which takes a hundred times as long for many jobs.
 
     Args:
         shares: the jobs, in order.
         num_slots: slots of a round.
         num_rounds: rounds of the window.
         round_s: seconds of a round.
-        makespan_weight: per second of the longest time left.
+        makespan_weight: weight per second of the longest time left.
         gap: share of the optimum that may be missed.
     """
     most = [one.useful_rounds(num_rounds) for one in shares]
@@ -117,7 +118,7 @@ def _by_program(
 
 
 def _earlier_first(shares: Sequence[Share], counts: Sequence[int]) -> list[int]:
-    """Give the earlier ones of equal jobs more rounds, since the objective leaves this open."""
+    """Give earlier jobs among equal jobs more rounds, since the objective leaves this open."""
     alike: dict[Share, list[int]] = defaultdict(list)
     for one, count in zip(shares, counts, strict=True):
         alike[one].append(count)
@@ -128,10 +129,10 @@ def _earlier_first(shares: Sequence[Share], counts: Sequence[int]) -> list[int]:
 def pack(
     shares: Sequence[Share], counts: Sequence[int], num_slots: int, num_rounds: int
 ) -> list[set[int]]:
-    """Return the jobs of every round, by index: as many rounds of each job's as fit.
+    """Return the jobs of every round, by index; each job gets as many of its rounds as fit.
 
     Wide jobs come first, each in the rounds with the most free slots. Rounds with the greater sum
-    of weights come first, which the objective leaves open.
+    of weights come first, because the objective leaves this open.
     """
     free = [num_slots] * num_rounds
     rounds: list[set[int]] = [set() for _ in range(num_rounds)]

@@ -13,7 +13,7 @@ from systems.schedulers.sia.configurations import Configuration
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One job of the program."""
+    """Job of the program."""
 
     job_id: str
     values: Mapping[Configuration, float]
@@ -27,8 +27,8 @@ def assign(
 
     Each job gets at most one configuration, and no device type gives more than its slots. Jobs with
     the same values are interchangeable, so the program only counts how many of them get each
-    configuration; among them, the first in ``rows`` are served. If every job can have what is best
-    for it, there is nothing to solve.
+    configuration; among them, the first in ``rows`` are served. If every job can have its best
+    configuration, there is nothing to solve.
 
     Args:
         rows: the jobs, in order.

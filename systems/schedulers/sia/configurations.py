@@ -1,4 +1,4 @@
-"""Sia's configurations: slots of one device type, and what each is worth to a job."""
+"""Sia's configurations: slots of one device type, and the value of each to a job."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Configuration(NamedTuple):
 def cluster_counts(cluster: Cluster) -> dict[str, tuple[int, ...]]:
     """Return the slot counts of each device type: powers of two within a host, then whole hosts.
 
-    Source: Sia, section 3.3. The size of a host is that of the type's largest.
+    Source: Sia, section 3.3. The size of a host is the size of the type's largest host.
     """
     counts = {}
     for device_type in cluster.device_types:
@@ -37,9 +37,9 @@ def cluster_counts(cluster: Cluster) -> dict[str, tuple[int, ...]]:
 def job_configurations(
     spec: JobSpec, counts: Mapping[str, Sequence[int]], totals: Mapping[str, int]
 ) -> tuple[Configuration, ...]:
-    """Return what a job may have of each type, ascending.
+    """Return the configurations that a job may have, ascending.
 
-    If its range holds no count, that is its least.
+    If the job's range has none of these counts, its least count is used.
     """
     found = []
     for device_type, sizes in counts.items():
@@ -55,10 +55,11 @@ def job_configurations(
 def goodputs(
     curve: Throughput, configurations: Sequence[Configuration]
 ) -> dict[Configuration, float]:
-    """Return the job's row of the goodput matrix, normalised: its least entry is its least size.
+    """Return the job's row of the goodput matrix, normalised: its smallest entry is the job's least
+    size.
 
     Source: Sia, section 3.4. At a fixed global batch goodput is throughput times a constant, which
-    the normalisation takes out. Configurations on which the job does not run are left out.
+    the normalisation removes. Configurations on which the job does not run are left out.
     """
     rates = {
         one: curve.samples_per_s(one.num_slots, None, one.device_type) for one in configurations
@@ -82,14 +83,15 @@ class Rule:
         """Return r_i, the share of its goodput that a job keeps if restarted now (section 3.4).
 
         It is ``(T - N S) / (T + S)``, with T the age of the job, N its restarts so far and S the
-        cost of one; not below 0. It is 1 for a job younger than S (the authors' code).
+        cost of a restart; at least 0. It is 1 for a job younger than S (the authors' code).
         """
         if age_s < self.restart_s:
             return 1.0
         return max(0.0, age_s - num_restarts * self.restart_s) / (age_s + self.restart_s)
 
     def value(self, goodput: float) -> float:
-        """Return what a job with this goodput adds to the objective, compared with no slots."""
+        """Return the amount that a job with this goodput adds to the objective, compared with no
+        slots."""
         powered = math.pow(max(goodput, _LEAST_GOODPUT), self.fairness_power)
         return self.queue_penalty + (powered if self.fairness_power > 0 else -powered)
 

@@ -29,33 +29,34 @@ class _Job:
     """Record of one job."""
 
     goodputs: dict[Configuration, float]
-    """Its row of the goodput matrix, normalised."""
+    """Row of the goodput matrix, normalised."""
     least: int
     """Slots of its smallest configuration."""
     most_so_far: int = 0
-    """Most slots that it has been given."""
+    """Largest number of slots that it has been given."""
     num_grants: int = 0
     going_to: Configuration | None = None
     """Configuration that the job gets as soon as it has left the slots of another type."""
 
 
 class Sia:
-    """Every ``round_s`` seconds an integer program assigns each job one configuration, or none.
+    """Sia: every ``round_s`` seconds an integer program assigns each job one configuration, or
+    none.
 
     A configuration is a number of slots of one device type: 1, 2, 4, ... within a host, then whole
-    hosts. A job's goodput on each is divided by its least, times its least size. Every
-    configuration but the present one is multiplied by the restart factor ``(T - N S) / (T + S)``:
-    age T, restarts N, cost of one S. The program maximises the sum of ``queue_penalty - goodput **
-    fairness_power`` over the jobs that get slots, with a plus instead of the minus where the power
-    is above 0. This is the paper's objective less a constant; HiGHS solves it exactly. A job begins
-    on its smallest size and is given at most ``growth`` times the most that it has ever had. Jobs
-    that are not elastic have their request, on any type (the paper's rigid jobs). Jobs with a
-    change in flight keep what they have.
+    hosts. A job's goodput on each is divided by its smallest goodput and multiplied by its least
+    size. The goodput of every configuration except the present one is multiplied by the restart
+    factor ``(T - N S) / (T + S)``: age T, restarts N, cost of a restart S. The program maximises
+    the sum of ``queue_penalty - goodput ** fairness_power`` over the jobs that get slots, with a
+    plus instead of the minus if the power is above 0. This is the paper's objective minus a
+    constant; HiGHS solves it exactly. A job begins on its smallest size and gets at most ``growth``
+    times its largest number of slots so far. Jobs that are not elastic have their request, on any
+    type (the paper's rigid jobs). Jobs with a change in flight keep what they have.
 
     ``round_s``: seconds (theirs: 60). ``fairness_power``: no unit; below 0 favours fairness, above
-    0 speed (theirs: -0.5). ``queue_penalty``: of a job without slots, in units of a goodput to that
-    power (theirs: 1.1). ``restart_s``: the S above, seconds (theirs: 25 to 250 by program, 30 for a
-    program that was not measured). ``growth``: a factor; None: no limit (theirs: 2).
+    0 speed (theirs: -0.5). ``queue_penalty``: penalty of a job without slots, in units of a goodput
+    to that power (theirs: 1.1). ``restart_s``: the S above, seconds (theirs: 25 to 250 by program,
+    30 for a program that was not measured). ``growth``: a factor; None: no limit (theirs: 2).
 
     Source: Jayaram Subramanya, Arfeen, Lin, Qiao, Jia and Ganger, "Sia: Heterogeneity-aware,
     goodput-optimized ML-cluster scheduling", SOSP 2023, sections 3.3 and 3.4, and for values the
@@ -64,10 +65,10 @@ class Sia:
     the start (the paper learns them); hybrid-parallel jobs and reservations are left out; the
     placement chooses which slots form a grant, and moves no other job. A job that changes its type
     is suspended and resumes on the other, and so counts as preempted; every ``reaction_s`` seconds
-    the scheduler looks whether it can resume.
+    the scheduler checks whether it can resume.
 
-    A job that fits no type is refused. A job that lost some of its workers goes on with the others
-    until the next round, as a configuration that is no longer its present one.
+    A job that fits no type is refused. A job that lost some of its workers continues with the
+    others until the next round; then every configuration counts as a restart.
 
     Checked: ``described``; the integer program against every assignment of small cases, the goodput
     matrix and the restart factor by hand.
@@ -101,11 +102,11 @@ class Sia:
         self._orders: dict[str, tuple[float, str]] = {}
 
     def decide(self, view: ClusterView) -> Decision:
-        """Follow the news; in a round, assign again, else resume jobs that have left their old
-        type."""
+        """Update the jobs from the news. In a round, assign again; otherwise resume jobs that have
+        left their old type."""
         if not self._counts:
             self._counts = cluster_counts(view.cluster)
-        # A round begins once in an instant, however many decisions are asked for then.
+        # A round begins only once, even if several decisions are requested at that time.
         is_round = self._rounds.begins(view) and view.time_s > self._round_at_s
         changes: dict[str, Grant | Suspend | Refuse] = {}
         for job_id in touched(view):
@@ -134,7 +135,7 @@ class Sia:
         if job_id in self._orders:
             return None
         spec, curve = job.spec, job.throughput
-        assert curve is not None, "declared in needs"
+        assert curve is not None, "throughput is declared in ``needs``"
         refusal = refuse_misfit(spec, least_slots(spec), view.cluster)
         if refusal is not None:
             return refusal
@@ -175,7 +176,8 @@ class Sia:
                 continue
             if now is None:
                 assert then is not None
-                # While the job still holds slots of another type, those would meet a new grant.
+                # While the job still holds slots of another type, a new grant could be given these
+                # slots.
                 if _held_type(view, view.jobs[job_id]) in (None, then.device_type):
                     begun[job_id] = self._grant(known, then)
                 else:
@@ -204,14 +206,14 @@ class Sia:
         }
 
     def _resume(self, view: ClusterView) -> dict[str, Grant]:
-        """Start jobs that have left their old slots on those that they were assigned."""
+        """Start jobs that have left their old slots on the slots that they were assigned."""
         resumed = {}
         free = view.num_free
         for (_, job_id), known in self._jobs.items():
             job, then = view.jobs[job_id], known.going_to
             if then is None or (job.grant is None and job.slots):
                 continue
-            # Where the suspension failed, or slots went down since, the next round decides.
+            # If the suspension failed, or slots went down since, the next round decides.
             known.going_to = None
             if job.grant is None and then.num_slots <= free:
                 free -= then.num_slots
@@ -238,20 +240,20 @@ def _held_type(view: ClusterView, job: JobView) -> str | None:
 
 
 def _configuration(view: ClusterView, job: JobView) -> Configuration | None:
-    """Return what a job is granted at present; None: nothing, or of unknown type.
+    """Return the configuration that a job is granted at present; None: nothing, or an unknown type.
 
     The type is that of the slots it holds, if any, and otherwise that of the grant.
     """
     if job.grant is None:
         return None
     device_type = _held_type(view, job) or job.grant.device_type
-    if device_type is None:  # restored after a failed change
+    if device_type is None:  # the grant was restored after a failed change
         return None
     return Configuration(device_type, job.grant.num_slots)
 
 
 def _is_busy(view: ClusterView, job: JobView) -> bool:
-    """Return whether the job is on its way to what it was last granted."""
+    """Return whether the job is still changing to its last grant."""
     assert job.grant is not None
     return job.job_id in view.in_flight and len(job.slots) >= job.grant.num_slots
 

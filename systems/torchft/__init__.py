@@ -1,0 +1,1 @@
+"""Jobs whose workers are replicas of torchft, which keeps their membership."""

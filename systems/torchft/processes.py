@@ -1,0 +1,144 @@
+"""Process specifications and orders for a job under torchft."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+
+from harness.cluster import Cluster, Slot
+from harness.contracts.process import ProcessSpec
+from harness.contracts.training_order import TrainingOrder
+from systems.runtime.driver.job_protocol import JobServices, Saved
+from systems.runtime.driver.launch import mark_path, slot_environment
+from systems.runtime.wire.control import TOKEN_VARIABLE
+from systems.runtime.wire.kernels import Kernels, kernels_of
+from systems.torchft.options import TorchftOptions
+from systems.torchft.order import LighthouseOrder, ReplicaOrder
+
+LIGHTHOUSE_ENTRY = "systems.torchft.lighthouse:main"
+REPLICA_ENTRY = "systems.torchft.worker:main"
+_QUIET = {"RUST_LOG": "error"}
+"""Otherwise torchft's servers write several lines a step."""
+
+
+def lighthouse_spec(
+    order: TrainingOrder,
+    services: JobServices,
+    options: TorchftOptions,
+    cluster: Cluster,
+    run: int,
+    slot: Slot,
+) -> ProcessSpec:
+    """Return the specification of the lighthouse, on the host of the job's first slot."""
+    address, port = services.server.address
+    host = cluster.hosts[slot.host].address
+    return ProcessSpec(
+        name=f"{order.job_id}.store.{run}",  # by this name the harness knows it for no worker
+        entry=LIGHTHOUSE_ENTRY,
+        argv=(address, str(port), order.job_id, str(run)),
+        env=_environment(slot, host, replace(kernels_of(slot), num_threads=1)),
+        own_env={TOKEN_VARIABLE: services.token},
+        host=host,
+        cores=(),
+        log_path=order.job_dir.absolute() / f"lighthouse-{run:04d}.log",
+        warmth=options.runtime.warmth,
+    )
+
+
+def lighthouse_order(options: TorchftOptions, cluster: Cluster, slot: Slot) -> LighthouseOrder:
+    """Return the order to the lighthouse."""
+    return LighthouseOrder(
+        address=cluster.hosts[slot.host].address,
+        min_replicas=options.min_replicas,
+        join_timeout_s=options.join_timeout_s,
+        quorum_tick_s=options.quorum_tick_s,
+        heartbeat_timeout_s=options.heartbeat_timeout_s,
+    )
+
+
+def process_name(order: TrainingOrder, run: int, number: int) -> str:
+    """Return the name of a replica's process."""
+    return f"{order.job_id}.{run}.{number}"
+
+
+def replica_spec(
+    order: TrainingOrder,
+    services: JobServices,
+    options: TorchftOptions,
+    cluster: Cluster,
+    run: int,
+    number: int,
+    slot: Slot,
+) -> ProcessSpec:
+    """Return the specification of a replica on its slot."""
+    address, port = services.server.address
+    host = cluster.hosts[slot.host].address
+    return ProcessSpec(
+        name=process_name(order, run, number),
+        entry=REPLICA_ENTRY,
+        argv=(address, str(port), order.job_id, str(run), str(number)),
+        env=_environment(slot, host, kernels_of(slot)),
+        own_env={TOKEN_VARIABLE: services.token},
+        host=host,
+        cores=slot.cores,
+        log_path=order.job_dir.absolute() / f"worker-{run:04d}-{number:03d}.log",
+        warmth=options.runtime.warmth,
+        slot=slot.slot_id,
+    )
+
+
+def replica_order(
+    order: TrainingOrder,
+    options: TorchftOptions,
+    cluster: Cluster,
+    run: int,
+    number: int,
+    slot: Slot,
+    *,
+    founders: tuple[int, ...],
+    base_generation: int,
+    global_batch: int,
+    target_step: int,
+    checkpoint: Saved | None,
+) -> ReplicaOrder:
+    """Return the order to a replica."""
+    runtime = options.runtime
+    return ReplicaOrder(
+        job_id=order.job_id,
+        number=number,
+        founders=founders,
+        base_generation=base_generation,
+        workload=order.workload.target,
+        options=order.workload.options,
+        seed=order.seed,
+        global_batch=global_batch,
+        target_step=target_step,
+        job_dir=str(order.job_dir.absolute()),
+        checkpoint=checkpoint.path if checkpoint and founders else None,
+        checkpoint_every=runtime.checkpoint_every,
+        digest_every=order.digest_every,
+        evaluate_epochs=order.evaluate_epochs,
+        step_floor_s={str(count): floor for count, floor in order.step_floor_s.items()},
+        device=runtime.device,
+        device_type=slot.device_type,
+        num_threads=kernels_of(slot).num_threads,
+        address=cluster.hosts[slot.host].address,
+        heartbeat_interval_s=options.heartbeat_interval_s,
+        quorum_timeout_s=options.quorum_timeout_s,
+        collective_timeout_s=runtime.collective_timeout_s,
+        min_replicas=options.min_replicas,
+        drop_failed_group=options.drop_failed_group,
+        data_order=runtime.data_order,
+        block_samples=runtime.block_samples,
+        evidence=asdict(order.evidence),
+        mark=mark_path(order, process_name(order, run, number)),
+    )
+
+
+def last_generation(order: TrainingOrder) -> int:
+    """Return the largest generation in the job's logs; 0 if there is none."""
+    names = (path.stem for path in order.job_dir.glob("samples-*.jsonl"))
+    return max((int(name.split("-")[1]) for name in names), default=0)
+
+
+def _environment(slot: Slot, host: str, kernels: Kernels) -> dict[str, str]:
+    return {**slot_environment(slot, host, kernels), **_QUIET}
