@@ -20,7 +20,7 @@ from harness.configuration.fast_yaml import read_yaml
 from harness.configuration.help import of_group, overview
 from harness.configuration.schema import GROUPS, RunConfig, hash_json
 from harness.configuration.study import Point, Study, key_of, load_study, product, size_problems
-from harness.errors import Problem, UserError, render, suggest
+from harness.errors import ElastraceError, Problem, UserError, render, suggest
 from harness.files.bounded_file import read_text
 from harness.machine.interrupts import TIME_LIMIT_EXIT, Interrupted, ends_at_once
 from harness.machine.terminal import console, seconds
@@ -38,8 +38,6 @@ from harness.tracking.mirror import REFILL
 
 _SIGNALS = 128
 """Largest exit code of a process that was not ended by a signal."""
-_SENTENCES = ("harness", "systems", "workloads")
-"""Packages whose exceptions are complete sentences. For others, the class name is added."""
 _SIZES = ("quick", "full")
 """Sizes of a study."""
 _LABEL = "sweep"
@@ -164,7 +162,7 @@ def _report_failure(error: Exception) -> str:
     name, text = type(error).__name__, " ".join(str(error).split()).removesuffix(".")
     if not text:
         text = f"{name}: no further text"
-    elif type(error).__module__.partition(".")[0] not in _SENTENCES:
+    elif not isinstance(error, ElastraceError):
         text = f"{name}: {text}"
     return f"Failed: {text}{notes}.{details}"
 

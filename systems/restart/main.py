@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
 
+from harness.errors import ElastraceError
 from harness.machine.failures import is_of_machine
 from systems.restart.order import TO_WORKER, WorkerOrder
 from systems.runtime.wire.control import TOKEN_VARIABLE, ControlClient
@@ -105,7 +106,7 @@ def warm_up(argv: Sequence[str]) -> int:
 
 def _reason(error: Exception) -> str:
     text = str(error).strip() or "no message"
-    if type(error).__module__.startswith("systems."):
+    if isinstance(error, ElastraceError):
         return text
     if _NOT_DETERMINISTIC in text:
         operator = text.partition(_NOT_DETERMINISTIC)[0]

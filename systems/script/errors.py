@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from harness.errors import WorkerError
 
-class ScriptError(Exception):
+
+class ScriptError(WorkerError):
     """A script cannot be trained elastically as it is; the text says what to change."""
 
 

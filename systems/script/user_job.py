@@ -19,6 +19,7 @@ from harness.contracts.change import Change, ChangeKind
 from harness.contracts.job import JobSpec
 from harness.contracts.training_order import TrainingOrder
 from harness.contracts.workload import WorkloadSpec
+from harness.errors import RunError
 from systems.elastic.wire.order import SCRIPT
 from systems.runtime.wire.protocol import Message, kind_of
 from systems.script import messages
@@ -39,7 +40,7 @@ GiveAnswer: TypeAlias = Callable[[RequestAnswer], None]
 """Callback for the one answer to a request."""
 
 
-class RequestError(Exception):
+class RequestError(RunError):
     """A request that makes no sense; the text says why."""
 
 

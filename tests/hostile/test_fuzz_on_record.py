@@ -1,4 +1,4 @@
-"""The records of the fuzzer: all readers, known states of the code, and no fault in the last one."""
+"""The records of the fuzzer: all readers, known states of the code, no fault in the last."""
 
 import json
 
@@ -23,8 +23,8 @@ def test_no_input_of_the_last_state_of_the_code_broke_a_reader():
             assert found["most_cpu_s"] < record["bounds"]["cpu_s_per_input"]
             assert found["most_memory_bytes"] < 1 << 30
     last = [each for each in rounds if each["git_commit"] == rounds[-1]["git_commit"]]
-    assert READERS <= {name for record in last for name in record["targets"]}
-    assert READERS <= set(TARGETS)
+    assert {name for record in last for name in record["targets"]} >= READERS
+    assert set(TARGETS) >= READERS
     assert all(record["total"]["crashes"] == 0 for record in last)
     assert sum(record["total"]["inputs"] for record in last) > 1_000_000
     inputs = sum(record["total"]["inputs"] for record in rounds)

@@ -283,7 +283,10 @@ def test_warmths_and_placements_are_measured_apart(tmp_path):
 
 
 def test_what_was_measured_apart_is_written_apart(tmp_path):
-    near, far = ProfileTrial({1: 0.5, 2: 0.25}), ProfileTrial({1: 0.5, 2: 0.4}, across=frozenset({2}))
+    near, far = (
+        ProfileTrial({1: 0.5, 2: 0.25}),
+        ProfileTrial({1: 0.5, 2: 0.4}, across=frozenset({2})),
+    )
     cost = {(ChangeKind.RESCALE, 1, 2): [RescaleCost(0.0, 3.0, {})]}
     warm = {(ChangeKind.RESCALE, 1, 2): [RescaleCost(0.0, 1.0, {})]}
     near.costs, far.costs = cost, warm

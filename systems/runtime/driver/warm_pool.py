@@ -24,6 +24,7 @@ from harness.contracts.change import Change
 from harness.contracts.launcher import Launcher
 from harness.contracts.process import ProcessSpec, Spares, SpareSpec, Warmth
 from harness.contracts.training_order import TrainingOrder
+from harness.errors import RunError
 from harness.metrics.samples_lost import STEPS_UNTIL_KNOWN
 from systems.runtime.driver.job_protocol import LOSING_WAIT_S, DrivenJob
 from systems.runtime.driver.launch import slot_environment
@@ -37,7 +38,7 @@ PREPARE_ENTRIES = {
 }
 
 
-class RuntimeSetupError(Exception):
+class RuntimeSetupError(RunError):
     """The runtime cannot be made ready; the text gives the reason and a remedy."""
 
 

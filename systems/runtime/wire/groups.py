@@ -22,13 +22,14 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import TCPStore
 
+from harness.errors import WorkerError
 from systems.runtime.wire.device_group import DeviceGroup, meet_on_devices
 from systems.runtime.wire.name_lookups import no_name_lookups
 
 COLLECTIVE_TIMEOUT_S = 1800.0
 
 
-class GroupLost(Exception):  # noqa: N818  the event has this name everywhere
+class GroupLost(WorkerError):  # noqa: N818  the event has this name everywhere
     """Loss of a group: it was given up, or an operation failed. The group is unusable then."""
 
 

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, TypeAlias, Union
 
 import msgspec
 
+from harness.errors import WorkerError
 from harness.files.bounded_file import parse_json
 
 VERSION = 1
@@ -35,7 +36,7 @@ Result: TypeAlias = float | Literal["nan", "inf", "-inf"]
 """Number that may be infinite or no number, for which JSON has no form; ``float`` decodes it."""
 
 
-class ControlError(Exception):
+class ControlError(WorkerError):
     """The other side violated the protocol or refused this process; the text gives the reason."""
 
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
+from harness.errors import WorkerError
 
-class AssignmentError(ValueError):
+
+class AssignmentError(WorkerError, ValueError):
     """Virtual workers cannot be given to these slots; the text gives the reason."""
 
 
