@@ -1,8 +1,56 @@
 """Tree of all errors of Elastrace, and the mistakes of users: place, fact and hint, all at once.
 
-The text of each error is complete: commands print it without a traceback.
+The text of each error is complete: commands print it without a traceback. The tree, with the module
+of each class; ``tests/test_errors.py`` compares it with the classes::
 
-TREE
+    ElastraceError
+    ├── MismatchError: harness.configuration.coerce
+    ├── RunError: harness.errors
+    │   ├── CourseError: harness.bench.torchft.courses
+    │   ├── DecisionError: harness.replay.decision_check
+    │   ├── EngineError: harness.engines.live.silent_jobs
+    │   ├── FixedTrainingError: harness.engines.live.reference_run
+    │   ├── LauncherError: systems.launchers.local
+    │   ├── MachineError: harness.engines.live.machine_failures
+    │   ├── ReplayError: harness.replay.endless
+    │   ├── RequestError: systems.script.user_job
+    │   ├── RuntimeSetupError: systems.runtime.driver.warm_pool
+    │   ├── ScanError: systems.virtual.scan
+    │   ├── TrialError: harness.bench.overhead.trials
+    │   └── TrialError: systems.peers.torchft.__main__
+    ├── StoredDataError: harness.errors
+    │   ├── ArchiveError: harness.results.archive
+    │   ├── CheckpointError: systems.runtime.worker.checkpoint
+    │   ├── DataError: workloads.data.base
+    │   ├── JobFilesError: harness.consistency.job_files
+    │   ├── MeasureError: reports.claims.measures
+    │   ├── SelectionError: reports.runs.selection
+    │   ├── StoreError: harness.results.store
+    │   ├── TableError: harness.results.tables
+    │   └── VersionError: harness.configuration.benchmark_version
+    ├── UserError: harness.errors
+    │   ├── ProfileError: harness.profiles.errors
+    │   ├── TraceError: harness.trace.model.trace
+    │   └── TrackingError: harness.tracking.mirror
+    │       └── LockedError: harness.tracking.mirror
+    └── WorkerError: harness.errors
+        ├── AssignmentError: systems.runtime.wire.virtual_plan
+        ├── ControlError: systems.runtime.wire.protocol
+        ├── GroupLost: systems.runtime.wire.groups
+        │   └── QuorumChanged: systems.torchft.training_loop
+        ├── GroupLostForGoodError: systems.torchft.membership
+        ├── LayoutError: systems.runtime.reduction.bucket_layouts
+        ├── LoaderError: systems.runtime.data.loader
+        │   └── LoaderKilledError: systems.runtime.data.loader
+        ├── RefusedModuleError: systems.runtime.reduction.refused_modules
+        ├── ScriptError: systems.script.errors
+        │   └── DifferentWorkersError: systems.script.errors
+        ├── StateMismatch: systems.elastic.transfer.training_state
+        ├── StoreLost: systems.elastic.election.keystore
+        ├── TransferError: systems.elastic.transfer.channel
+        │   ├── Cancelled: systems.elastic.transfer.channel
+        │   └── PeerLost: systems.elastic.transfer.channel
+        └── UnusedParameterError: systems.runtime.reduction.unused_parameters
 """
 
 from __future__ import annotations

@@ -21,6 +21,11 @@ _RECORDED: Final = {today: recorded for recorded, today in MOVED.items()}
 _GROUP, _OPTION = "launcher", "preimport"
 
 
+def recorded_name(module: str) -> str:
+    """Return the name under which records have a module."""
+    return _RECORDED.get(module, module)
+
+
 def with_current_names(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a configuration with the current names of the launcher's modules."""
     return _renamed(config, MOVED)

@@ -21,7 +21,7 @@ class Torchft(DrivenBackend):
 
     Source: torchft 0.2 (github.com/meta-pytorch/torchft), an optional package. Each job has one
     lighthouse. The driver starts and ends replicas. torchft makes a quorum of them in every step,
-    connects them anew when it changes, and gives newcomers the state. A step in which a replica
+    reconnects them when it changes, and gives newcomers the state. A step in which a replica
     dies does not count for the others, which compute it again. No replica can sign off: every
     scale-in lasts until the lighthouse misses its heartbeats.
 

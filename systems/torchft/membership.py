@@ -18,12 +18,13 @@ import torch
 from torch.distributed import ReduceOp
 from torchft import ProcessGroupGloo
 
+from harness.errors import WorkerError
 from systems.runtime.wire.groups import GroupLost
 from systems.torchft.order import ReplicaOrder
 from systems.torchft.own_address import StateTransport, make_manager, open_store
 
 
-class GroupLostForGoodError(Exception):
+class GroupLostForGoodError(WorkerError):
     """No quorum could be had, so the replica gives up; the text has torchft's reason."""
 
 

@@ -130,7 +130,7 @@ class _Replica:
         """Compute gradients and sum them; a replica without state only takes the sums.
 
         Raises:
-            QuorumChanged: the quorum is another than that of the shares, which are set anew.
+            QuorumChanged: the quorum is another than that of the shares, which are set again.
         """
         assert self.quorum is not None
         if self.quorum.rank is not None:

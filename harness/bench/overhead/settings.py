@@ -11,11 +11,10 @@ import yaml
 
 from harness.configuration.coerce import MismatchError, coerce, show
 from harness.configuration.compose import CONFIG_DIR
+from harness.configuration.moved_modules import recorded_name
 from harness.errors import Problem, UserError, suggest
 
 DEFAULTS = CONFIG_DIR / "bench" / "overhead.yaml"
-_RECORDED_AS = {"systems.peers.plain_ddp": "systems.reference.plain_ddp"}
-"""Modules of stand-alone scripts that have moved, with the names that records have for them."""
 LEAST_COUNTED = 5
 """Steps that each program must have in a round for the round to count."""
 
@@ -118,7 +117,7 @@ class Settings:
     @property
     def recorded_reference(self) -> str:
         """Name that records have for the stand-alone script, so that a move outdates no trial."""
-        return _RECORDED_AS.get(self.reference, self.reference)
+        return recorded_name(self.reference)
 
     @property
     def looks(self) -> tuple[int, ...]:

@@ -54,7 +54,7 @@ def build_parser() -> argparse.ArgumentParser:
         ),
         epilog=(
             "Keep the machine quiet meanwhile. Every finished trial is kept: the same command"
-            " goes on after a stop. A trial that failed is told and counted; --force measures anew."
+            " goes on after a stop. A trial that failed is told and counted; --force measures again."
             " Exit codes: 0 measured; 1 a trial failed; 2 a wrong argument, or no torchft; 130 or"
             " 143 stopped."
         ),
@@ -88,7 +88,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--to", type=Path, default=Path("results/reference"), metavar="DIR",
         help=f"the record goes to DIR/HARDWARE/{NAME}/",
     )  # fmt: skip
-    parser.add_argument("--force", action="store_true", help="measure finished trials anew")
+    parser.add_argument("--force", action="store_true", help="measure finished trials again")
     parser.set_defaults(**defaults())
     return parser
 

@@ -1,5 +1,19 @@
-"""Engine of real training, under the name that configurations and stored runs give its options."""
+"""Engine of real training; configurations name its options ``harness.engines.live.Live``."""
 
-from harness.engines.live.options import Live
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from harness.engines.live.options import Live
 
 __all__ = ["Live"]
+
+
+def __getattr__(name: str) -> Any:
+    # Late: workers import single modules of this folder and must not load the whole engine.
+    if name == "Live":
+        from harness.engines.live.options import Live
+
+        return Live
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -158,7 +158,7 @@ class WorkerRecovery:
                         worker.tell_failed(worker.generation, "its group was lost")
                     continue
                 raise ControlError(
-                    "the group was lost, and nobody said how to go on for"
+                    "the group was lost, and no message said how to go on for"
                     f" {worker.order.recovery_timeout_s} s (recovery_timeout_s)"
                 ) from None
             if isinstance(message, MayExit):

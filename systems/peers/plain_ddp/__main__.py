@@ -69,7 +69,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--evidence",
         choices=("none", "digests", "tensors", "operators"),
         default="none",
-        help="what to keep of the steps in --evidence-steps, beside --out, for"
+        help="what to keep of the steps in --evidence-steps, next to --out, for"
         " python -m harness.consistency",
     )
     parser.add_argument("--evidence-steps", type=int, nargs=2, default=[1, 30], help="first, last")

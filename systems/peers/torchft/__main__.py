@@ -26,6 +26,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from harness.errors import RunError
 from harness.machine.interrupts import Interrupted, interruptible, run_command
 from systems.peers.torchft.replica import WRAPPERS
 from systems.runtime.wire.step_log import LineReader
@@ -41,7 +42,7 @@ _ENVIRONMENT = {
 }
 
 
-class TrialError(Exception):
+class TrialError(RunError):
     """Error for a trial that did not complete; the text says at which point."""
 
 
