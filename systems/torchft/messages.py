@@ -25,7 +25,7 @@ STANDING = (GENERATION, OBEYED, ARRIVED, PROGRESS, LEFT, CHECKPOINT, SAVED, FINI
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How far a job has come, as its first replica knows it."""
+    """Progress of a job, as its first replica knows it."""
 
     step: int
     samples: int

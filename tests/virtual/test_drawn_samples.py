@@ -145,7 +145,7 @@ def test_a_checkpoint_of_other_loaders_is_refused():
 @pytest.mark.parametrize(
     ("options", "fact"),
     [
-        ({"random_states": "per_step"}, "drawn anew in every step"),
+        ({"random_states": "per_step"}, "drawn again in every step"),
         ({"prefetch_steps": 2}, "a thread would draw from the random states"),
     ],
 )

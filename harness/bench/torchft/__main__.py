@@ -54,7 +54,7 @@ def build_parser() -> argparse.ArgumentParser:
         ),
         epilog=(
             "Keep the machine quiet meanwhile. Every finished trial is kept: the same command"
-            " goes on after a stop. A trial that failed is told and counted; --force measures again."
+            " goes on after a stop. A failed trial is told and counted; --force measures again."
             " Exit codes: 0 measured; 1 a trial failed; 2 a wrong argument, or no torchft; 130 or"
             " 143 stopped."
         ),

@@ -106,7 +106,7 @@ class Election:
             self._wake()
 
     def resign(self, timeout_s: float = 5.0) -> bool:
-        """Never lead again. Return whether this worker is known not to hold the key any more.
+        """Stop leading for good. Return whether this worker surely holds the key no longer.
 
         A lost store is not waited for: if this worker holds the key there, the key expires.
         """

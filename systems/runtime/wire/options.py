@@ -114,7 +114,7 @@ class RuntimeOptions:
             )
         if self.drawn_samples and not (self.virtual and self.random_states == "streams"):
             problems.append(
-                "drawn_samples is true, but every worker's random states are drawn anew in every"
+                "drawn_samples is true, but every worker's random states are drawn again in every"
                 " step; use backend=virtual_thread with random_states=streams"
             )
         if self.drawn_samples and self.prefetch_steps > 0 and self.loader_processes == 0:
