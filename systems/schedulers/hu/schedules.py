@@ -70,7 +70,7 @@ class EverySchedule:
         return self.schedules(chosen), int(net[self._range, chosen].sum(dtype=np.int64))
 
     def within(self, prices: Prices, slack: int, most: int) -> list[Whole | None]:
-        """See ``Block``."""
+        """Return all schedules near the best; see ``Block``."""
         net = self._net_values(prices)
         open_ = (net >= net.max(1)[:, None] - slack) & self._useful()
         return [
@@ -131,7 +131,7 @@ class EveryStep:
         return chosen, total
 
     def within(self, prices: Prices, slack: int, most: int) -> list[Whole | None]:
-        """See ``Block``."""
+        """Return all schedules near the best; see ``Block``."""
         losses = []
         for step, price in enumerate(prices):
             net = (self._steps - step) * self._worth - price * self._extra
