@@ -10,8 +10,11 @@ from typing import ClassVar
 
 import pytest
 
-from harness.contracts import engine, scheduler
+from harness.contracts.change import Change
+from harness.contracts.decision import Grant
+from harness.contracts.event import Event, EventKind
 from harness.contracts.frozen import frozen
+from harness.contracts.view import JobView
 from harness.results import records
 
 
@@ -63,7 +66,7 @@ def test_it_is_frozen_compared_hashed_copied_and_pickled_alike():
     assert hash(value) == hash(Pair(1, (2,)))
     assert replace(value, one=9) == Pair(9, (2,))
     assert copy.copy(value) == copy.deepcopy(value) == value
-    event = engine.Event(1.0, engine.EventKind.WAKE)
+    event = Event(1.0, EventKind.WAKE)
     assert pickle.loads(pickle.dumps(event)) == event
     with pytest.raises(TypeError):
         Pair()
@@ -79,9 +82,7 @@ def test_what_is_made_anew_each_time_is_not_shared():
     assert Quick("a", parts=given).parts is given
 
 
-@pytest.mark.parametrize(
-    "made", [engine.Event, engine.Change, scheduler.JobView, scheduler.Grant, records.JobRecord]
-)
+@pytest.mark.parametrize("made", [Event, Change, JobView, Grant, records.JobRecord])
 def test_help_shows_the_arguments(made):
     shown = inspect.signature(made)
     assert list(shown.parameters) == [f.name for f in fields(made)]
