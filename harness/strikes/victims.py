@@ -56,12 +56,12 @@ def kill_all(processes: list[psutil.Process]) -> None:
 def _kind(process: psutil.Process, driver: psutil.Process) -> Victim | None:
     try:
         log = output(process)
-        if log == output(driver):
-            is_fork_server = any(word.endswith(_FORK_SERVER) for word in process.cmdline())
-            return Victim.FORK_SERVER if is_fork_server else None
-        if not log.endswith(".log"):
-            return None
-        return Victim.STORE if Path(log).name.startswith(_STORE) else Victim.WORKER
+        if log.endswith(".log"):
+            return Victim.STORE if Path(log).name.startswith(_STORE) else Victim.WORKER
+        # Spares have the fork server's command line and output, but the fork server as parent.
+        is_own = process.ppid() == driver.pid
+        is_fork_server = any(word.endswith(_FORK_SERVER) for word in process.cmdline())
+        return Victim.FORK_SERVER if is_own and is_fork_server else None
     except (psutil.Error, OSError):
         return None
 

@@ -1,18 +1,23 @@
 """Live replays that are struck from outside: one trial of every backend, and what a trial sees."""
 
 import json
+import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import psutil
 import pytest
 
+from harness.contracts.process import ProcessSpec, Warmth
 from harness.strikes.__main__ import main, read_trials
 from harness.strikes.plan import BACKENDS, Victim, draw
 from harness.strikes.running import Running
 from harness.strikes.soak import BOUNDS, Sample, growth
 from harness.strikes.trial import judge
-from harness.strikes.victims import find
+from harness.strikes.victims import below, find, output
+from systems.launchers.local import Local
 from tests.backends.world import options
 
 FIRST = range(len(BACKENDS))
@@ -79,6 +84,39 @@ def test_a_process_that_is_neither_worker_nor_store_is_no_victim():
         assert all(process.pid != child.pid for processes in found for process in processes)
     finally:
         child.communicate(b"\n")
+
+
+def test_a_fork_server_and_its_worker_are_found_by_their_roles(tmp_path):
+    others = {each.pid for each in below(psutil.Process())}
+    launcher = Local(preimport=["json"])
+    launcher.open()
+    try:
+        log = tmp_path / "worker-0.log"
+        handle = launcher.start(
+            ProcessSpec(
+                "test", "tests.backends.entries:wait", (), {}, "127.0.0.1", (), log,
+                warmth=Warmth.PREIMPORTED,
+            )
+        )  # fmt: skip
+        workers: list[psutil.Process] = []
+        deadline = time.monotonic() + 20.0
+        while not workers:
+            assert time.monotonic() < deadline
+            assert launcher.ended() == []
+            workers = [
+                each for each in found_after(others, Victim.WORKER) if Path(output(each)) == log
+            ]
+        (server,) = found_after(others, Victim.FORK_SERVER)
+        assert workers[0].ppid() == server.pid
+        launcher.signal(handle, signal.SIGKILL)
+    finally:
+        launcher.close()
+    assert found_after(others, Victim.FORK_SERVER) == []
+
+
+def found_after(others, role):
+    """Processes of one role below this one, without those of other tests' launchers."""
+    return [each for each in find(psutil.Process(), role) if each.pid not in others]
 
 
 def test_what_grows_is_seen_and_what_swings_is_not():
