@@ -1,4 +1,4 @@
-"""The record of strikes from outside: enough of them, of every kind, on every backend, all right."""
+"""The record of strikes from outside: enough, of every kind, on every backend, and all right."""
 
 from harness.strikes.__main__ import read_trials
 from harness.strikes.plan import BACKENDS, Victim
