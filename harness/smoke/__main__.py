@@ -122,7 +122,7 @@ class _Smoke:
         }
         words = ["--results", str(self._runs)]
         words += [word for key, value in where.items() for word in (f"--{key}", value)]
-        process = self._commands.run("mlflow", "harness.tracking.mirror", ["fill", *words])
+        process = self._commands.run("mlflow", "harness.tracking", ["fill", *words])
         if process.returncode:
             self._failed("mlflow", process)
             return
