@@ -101,7 +101,10 @@ class Running:
             return Outcome(code, wall_s, self._last_line(), self._struck, _described(left))
         finally:
             kill_all([self._driver, *below(self._driver), *self._seen.values()])
-            self._process.wait()
+            # Bounded: a stop that comes within ``poll`` can leave its lock taken, and ``wait``
+            # without a bound would then never return.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(GONE_WITHIN_S)
 
     def _pass(self, lasts: Callable[[], bool]) -> bool:
         """Wait while a condition holds; return whether the command still runs afterwards."""
