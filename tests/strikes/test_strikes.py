@@ -94,7 +94,8 @@ def test_a_fork_server_and_its_worker_are_found_by_their_roles(tmp_path):
         log = tmp_path / "worker-0.log"
         handle = launcher.start(
             ProcessSpec(
-                "test", "tests.backends.entries:wait", (), {}, "127.0.0.1", (), log,
+                "test", "tests.backends.entries:wait", (str(tmp_path / "ready"),), {}, "127.0.0.1",
+                (), log,
                 warmth=Warmth.PREIMPORTED,
             )
         )  # fmt: skip
