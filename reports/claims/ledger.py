@@ -53,7 +53,7 @@ class Criterion:
     each: tuple[str, ...] = ()
     """Keys whose values name cells; the claim must hold in every cell."""
     what: str = ""
-    """What the criterion shows, for a claim with several criteria."""
+    """Name of the part of a claim that the criterion tests, for a claim with several criteria."""
     stated: float | None = None
     """The paper's number for the same measure."""
     margin: float | None = None

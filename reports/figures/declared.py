@@ -23,4 +23,4 @@ class Declared:
     """Position among the figures that are drawn by default. None: the figure is drawn only if a
     study or ``--figures`` names it."""
     is_always_drawn: bool = False
-    """Whether the figure is on every page, after the named figures."""
+    """True if every page shows the figure, after the named figures."""

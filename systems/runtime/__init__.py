@@ -1,1 +1,1 @@
-"""What all backends share, in the driver's process and in the workers."""
+"""Code that all backends share, in the driver's process and in the workers."""

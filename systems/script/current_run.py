@@ -26,7 +26,7 @@ class Run(StepCalls, Protocol):
 
     @property
     def is_over(self) -> bool:
-        """Whether no step follows in any worker."""
+        """True if no step follows in any worker."""
         ...
 
     def record(self, metrics: dict[str, float]) -> None:

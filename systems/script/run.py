@@ -123,7 +123,7 @@ class ScriptRun:
 
     @property
     def is_training(self) -> bool:
-        """Whether a call of the model now is for the gradients of a step."""
+        """True if a call of the model now computes the gradients of a step."""
         ready = (Stage.DRAWN, Stage.FORWARD, Stage.REDUCED)
         return self._stage in ready and torch.is_grad_enabled()
 
@@ -148,7 +148,7 @@ class ScriptRun:
 
     @property
     def is_over(self) -> bool:
-        """Whether no step follows in any worker."""
+        """True if no step follows in any worker."""
         return self._loop is not None and self._loop.is_over
 
     def record(self, metrics: dict[str, float]) -> None:

@@ -10,7 +10,7 @@ class StepCalls(Protocol):
 
     @property
     def is_training(self) -> bool:
-        """Whether a call of the model now is for the gradients of a step."""
+        """True if a call of the model now computes the gradients of a step."""
         ...
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:

@@ -103,7 +103,7 @@ def messages(draw, inbound):
 
 
 def is_sound(inbound, found):
-    """Whether this is a list of the direction's messages, or a refusal that names the sender."""
+    """True for a list of the direction's messages, or a refusal that names the sender."""
     if isinstance(found, ControlError):
         return str(found).startswith("worker w3: ")
     return all(type(message) in inbound.classes for message in found)

@@ -107,17 +107,17 @@ class JobMembers:
 
     @property
     def has_state(self) -> bool:
-        """Whether the members have the job's state: it has begun, and has not ended."""
+        """True if the members have the job's state, because the job has begun and has not ended."""
         return self._job_status.phase in (Phase.RUNNING, *LEAVING)
 
     @property
     def can_recover(self) -> bool:
-        """Whether the job may survive a death now: it recovers, and the members have the state."""
+        """True if the job can survive a death now: recovery is on, and the members have the state."""
         return self._options.recovery != "none" and self.has_state
 
     @property
     def is_over(self) -> bool:
-        """Whether the first worker has made its last step, and lives to report how the job ended.
+        """True if the first worker has made its last step, and lives to report how the job ended.
 
         What happens to the other workers then has no effect.
         """

@@ -52,9 +52,9 @@ class ElasticLoop:
         self._recovering = WorkerRecovery(self.worker)
         self._has_begun = False
         self._is_settled = order.joining
-        """Whether all workers had the same state when this one began."""
+        """True if all workers had the same state when this worker began."""
         self._is_lost = False
-        """Whether the group was lost, and with it the step that was being computed."""
+        """True if the group was lost, and with the group the step that was being computed."""
         self._verdict: Verdict | None = None
         """Commands in the last committed step's words, until they are carried out."""
         self._donor: Donor | None = None

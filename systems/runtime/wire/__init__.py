@@ -1,1 +1,1 @@
-"""What drivers and workers agree on: messages, groups, orders of samples, options."""
+"""Formats that drivers and workers share: messages, groups, orders of samples, options."""
