@@ -112,7 +112,7 @@ class JobMembers:
 
     @property
     def can_recover(self) -> bool:
-        """True if the job can survive a death now: recovery is on, and the members have the state."""
+        """True if the job can survive a death now: it recovers, and the members have the state."""
         return self._options.recovery != "none" and self.has_state
 
     @property
