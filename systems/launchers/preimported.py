@@ -18,6 +18,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
+import psutil
+
 from harness.contracts.process import Exit, ProcessSpec, Spares, SpareSpec
 from systems.launchers.exits import describe_code
 from systems.launchers.spare_pool import SparePool
@@ -31,11 +33,15 @@ PING_EVERY_S = 20.0
 """Longest silence while forks live. A stopped fork server cannot report their ends, and the next
 request may be hours away."""
 IMPORT_TIMEOUT_S = 300.0
-"""Longest silence during the imports, when it reads no request."""
+"""Longest silence during the imports, when it reads no request. A slow disk needs minutes."""
+STOPPED_TIMEOUT_S = 10.0
+"""Longest time for which it may be stopped (SIGSTOP) during the imports. The system tells a stopped
+process from a slow one, so the bound need not allow for slow disks."""
 MOST_PASSED_S = 1.0
 """Longest part of a silence that one look counts. If the whole machine or only this process stood
 still, the fork server had no time to answer either."""
 CODE_NEVER_RAN = 1
+_STOPPED = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
 _SINGLE = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 """Settings against thread pools that libraries would start on import: threads forbid forking."""
 
@@ -78,6 +84,8 @@ class Preimported:
         self._num_unanswered = 0
         self._silent_s = 0.0
         """Seconds for which it has sent nothing, or has left a request unanswered."""
+        self._stopped_s = 0.0
+        """Seconds for which it has been stopped without a break, at every look."""
         self._looked_at = time.monotonic()
         self._socket, theirs = socket.socketpair()
         self._socket.setblocking(False)
@@ -190,16 +198,31 @@ class Preimported:
         passed_s, self._looked_at = now - self._looked_at, now
         if self._is_over:
             return
-        self._silent_s += min(passed_s, MOST_PASSED_S)
+        passed_s = min(passed_s, MOST_PASSED_S)
+        self._silent_s += passed_s
+        if not self._is_ready and self._is_stopped():
+            self._stopped_s += passed_s
+        else:
+            self._stopped_s = 0.0
         if not self._num_unanswered:
             if self._live and self._silent_s > PING_EVERY_S:
                 self._send({"kind": "ping"})
             return
         limit_s = ANSWER_TIMEOUT_S if self._is_ready else IMPORT_TIMEOUT_S
         if self._silent_s > limit_s:
-            self._process.kill()
-            self._wait()
-            self._lost(f"the pre-importing process did not answer for {limit_s:g} s and was killed")
+            self._give_up(f"did not answer for {limit_s:g} s")
+        elif self._stopped_s > STOPPED_TIMEOUT_S:
+            self._give_up(f"was stopped for {STOPPED_TIMEOUT_S:g} s during its imports")
+
+    def _is_stopped(self) -> bool:
+        with suppress(psutil.Error):
+            return psutil.Process(self._process.pid).status() in _STOPPED
+        return False
+
+    def _give_up(self, why: str) -> None:
+        self._process.kill()
+        self._wait()
+        self._lost(f"the pre-importing process {why} and was killed")
 
     def _lost(self, reason: str) -> None:
         """Handle the death of the fork server: all its forks have ended.

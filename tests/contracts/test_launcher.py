@@ -355,6 +355,26 @@ def test_a_preimporting_process_that_stops_is_found_though_nothing_is_asked(
     starter.launcher.close()
 
 
+def test_a_preimporting_process_that_stops_during_its_imports_is_killed_and_started_again(
+    name, tmp_path, capsys, monkeypatch
+):
+    """A slow import may take minutes; a stopped one is known as such."""
+    monkeypatch.setattr(preimported, "STOPPED_TIMEOUT_S", 0.3)
+    before = psutil.Process().children()
+    starter = starter_of(name, tmp_path)
+    handle = starter.start("leave", 0)
+    (importing,) = (child.pid for child in psutil.Process().children() if child not in before)
+    psutil.Process(importing).suspend()
+    (end,) = starter.end_of(handle)
+    reason = "the pre-importing process was stopped for 0.3 s during its imports and was killed"
+    assert (end.reason, end.of_machine) == (reason, True)
+    assert reason in capsys.readouterr().err
+    (end,) = starter.end_of(starter.start("leave", 0))
+    assert (end.returncode, end.of_machine) == (0, False)
+    starter.launcher.close()
+    wait_until_gone(importing)
+
+
 def test_one_that_answers_is_left_alone_whatever_it_forked(name, tmp_path, monkeypatch):
     monkeypatch.setattr(preimported, "PING_EVERY_S", 0.05)
     starter = starter_of(name, tmp_path)

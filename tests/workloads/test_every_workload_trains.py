@@ -68,7 +68,7 @@ def test_each_learns_and_consumes_every_sample_once(catalogue_launcher, tmp_path
             world.until_step(world.reports[-1].step + num_steps // 3)
             world.do(ChangeKind.RESCALE, slots, batch=BATCH)
         world.until_step(max(num_steps, world.reports[-1].step + num_steps // 3))
-        backend.hold("job", 0)
+        backend.set_target_step("job", 0)
         end = world.until_end()
     finally:
         backend.close()
