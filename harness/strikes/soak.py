@@ -30,8 +30,12 @@ _STREAM: Final = 0x50AC
 _SAMPLE_EVERY_S: Final = 2.0
 _ARRIVALS_EVERY_S: Final = 4.0
 """Mean seconds from one job to the next."""
-_STRIKES_EVERY_S: Final = 5.0
-"""Mean seconds from one strike to the next."""
+_STRIKES_EVERY_S: Final = 10.0
+"""Mean seconds from one strike to the next. Strikes must leave every job time for progress: the run
+fails once the machine has failed a job five times without progress."""
+_CHECKPOINTS: Final = "backend.checkpoint_every=200"
+"""Override that lets a job keep its progress when all its workers are killed. ``static`` has no
+checkpoints."""
 _STRUCK: Final = (
     (Victim.WORKER, How.KILL, 0.6),
     (Victim.WORKER, How.STOP, 0.2),
@@ -138,7 +142,7 @@ def soak(backend: str, seed: int, minutes: float, folder: Path) -> dict[str, Any
     words = [f"trace={folder / 'struck.yaml'}", f"results_dir={folder / 'runs'}", *WORDS]
     watch = Watch()
     running = Running(
-        [*words, *BACKENDS[backend]],
+        [*words, *BACKENDS[backend], *([_CHECKPOINTS] if backend != "static" else [])],
         folder,
         folder / "command.txt",
         lasting_s + _SPARE_S,
