@@ -5,8 +5,8 @@
 
 Needs Chromium (Debian: apt-get install chromium). Without ``--site`` it starts the UI on a free
 port of this machine, opens the run list and the compare page of the runs of the sweep (the
-pictures of docs/mlflow.md), and ends the UI. With it, it takes the pages of the site, each as wide
-as a desktop and as a phone, and with ``--dark`` as they are at night.
+pictures of docs/how-to/mlflow.md), and ends the UI. With it, it takes the pages of the site, each
+as wide as a desktop and as a phone, and with ``--dark`` as they are at night.
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ tables that a copied run lacks; checks that need them are left out. A failed run
 problem until it is run again. Runs on earlier contents of an edited trace or profile are reported.
 
 With ``--division closed`` all runs together must also be a complete result of a shipped study,
-where scheduler or backend may be the user's own. See ``sweep/divisions.py`` and docs/submitting.md.
+where scheduler or backend may be the user's own. See ``sweep/divisions.py`` and
+docs/how-to/submitting.md.
 Exit code 0: no problem; 2: problems, or no run found.
 """
 

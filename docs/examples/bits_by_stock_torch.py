@@ -1,9 +1,9 @@
 """Train the jobs of the test vectors with stock torch, and compare every value with the file.
 
-    python docs/examples/bits_by_stock_torch.py --vectors docs/bits.json
+    python docs/examples/bits_by_stock_torch.py --vectors docs/reference/bits.json
 
-Written from docs/bits.md alone: seeds, samples and sums follow that page. The script imports the
-classes of the workloads, as the page allows, and nothing else of the project.
+Written from docs/reference/bits.md alone: seeds, samples and sums follow that page. The script
+imports the classes of the workloads, as the page allows, and nothing else of the project.
 
 Each value has a line, "PASS job step what" or "FAIL job step what: ..."; a value of no single step
 has "-" in place of the step. The exit code is 0 if all values agree, and 1 if some differ.
@@ -351,7 +351,7 @@ def check_trained(
 def main() -> int:
     """Compare jobs of the test vectors."""
     parser = argparse.ArgumentParser(
-        description="Compare stock torch with the test vectors of docs/bits.md."
+        description="Compare stock torch with the test vectors of docs/reference/bits.md."
     )
     parser.add_argument("--vectors", type=Path, default=VECTORS, metavar="PATH")
     parser.add_argument("--jobs", nargs="+", metavar="NAME", help="jobs to compare; else all")

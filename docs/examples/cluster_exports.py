@@ -1,4 +1,6 @@
-"""Writes the two cluster exports of docs/from-sacct-to-a-comparison.md: synthetic, true in format.
+"""Writes two cluster exports: synthetic, true in format.
+
+They belong to docs/tutorials/from-sacct-to-a-comparison.md.
 
 ``python docs/examples/cluster_exports.py [FOLDER]`` writes the same bytes on every machine.
 """

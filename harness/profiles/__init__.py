@@ -1,7 +1,7 @@
 """Throughput and rescale-cost curves, each with its provenance.
 
 A profile answers two questions: how many samples per second a workload makes on w slots,
-and what a change of its slots costs. ``docs/configuration.md`` describes the file format.
+and what a change of its slots costs. ``docs/reference/configuration.md`` describes the file format.
 """
 
 from harness.profiles.costs import CostCell, RescaleCost

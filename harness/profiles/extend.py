@@ -76,7 +76,9 @@ def _read(path: Path) -> DictConfig:
         reason = " ".join(str(error).split())
         raise ProfileError([f"{path}: cannot be read ({reason}); correct the file"]) from error
     if not isinstance(node, DictConfig):
-        raise ProfileError([f"{path}: is no mapping; docs/configuration.md has the format"])
+        raise ProfileError(
+            [f"{path}: is no mapping; docs/reference/configuration.md has the format"]
+        )
     problems = resolver_problems(OmegaConf.to_container(node, resolve=False), str(path))
     if problems:
         raise ProfileError([str(problem) for problem in problems])

@@ -71,7 +71,8 @@ def load_profile(config: Mapping[str, Any] | DictConfig | str | Path) -> Profile
         raise ProfileError([*problems, *unordered])
     if not isinstance(document.data, Mapping):
         raise ProfileError(
-            problems or [f"{document.place()}: is empty; docs/configuration.md has the format"]
+            problems
+            or [f"{document.place()}: is empty; docs/reference/configuration.md has the format"]
         )
     profile = _read(document, document.data, folder, problems)
     if problems:

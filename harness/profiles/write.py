@@ -33,7 +33,8 @@ def profile_text(
 ) -> str:
     """Return the YAML of a profile; ``manifest`` is that of one of the runs."""
     lines = [
-        "# Measured with python -m harness.profile measure; docs/configuration.md has the format.",
+        "# Measured with python -m harness.profile measure;"
+        " docs/reference/configuration.md has the format.",
         f"name: {_flow(measurement.name)}",
         "provenance:",
     ]

@@ -72,7 +72,7 @@ def drawn_problems(workload: Workload, place: str, *, allowed: bool) -> list[Pro
     process's random states, because those are given to every process that fetches.
     """
     ids = range(0, workload.num_samples, max(1, workload.num_samples // NUM_TRIED))
-    hint = "compute samples from the seed, the epoch and the id (docs/how-to-add-a-workload.md)"
+    hint = "compute samples from the seed, the epoch and the id (docs/how-to/add-a-workload.md)"
     names: set[str] = set()
     for one in ids:
         before = _random_states()

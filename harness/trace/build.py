@@ -88,7 +88,7 @@ def build_parts(config: Mapping[str, Any], base_dir: Path) -> tuple[Reader, Sequ
         if key not in KEYS
     ]
     problems += [
-        Problem("trace", f"{key!r} is missing", "docs/how-to-add-a-trace.md has an example")
+        Problem("trace", f"{key!r} is missing", "docs/how-to/add-a-trace.md has an example")
         for key in _REQUIRED
         if not config.get(key)
     ]

@@ -32,7 +32,7 @@ either, its default is:
 - ``owner``: empty; ``priority``: 0; ``elastic``: true; ``min_slots``: 1; ``max_slots``: none;
 - ``logical_workers``: as many as slots.
 
-``docs/how-to-add-a-trace.md`` has every option with examples.
+``docs/how-to/add-a-trace.md`` has every option with examples.
 """
 
 from __future__ import annotations

@@ -218,7 +218,7 @@ class GavelReader:
                 [
                     f"{rows.path}:{rows.lines[0] if rows.lines else 1}: has {width} fields between"
                     f" tabs; Gavel's traces have {known}. Give such a file, or describe this one"
-                    " in a YAML (docs/how-to-add-a-trace.md)"
+                    " in a YAML (docs/how-to/add-a-trace.md)"
                 ]
             )
         return to_table(rows, layout)

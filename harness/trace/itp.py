@@ -136,7 +136,7 @@ def _names(table: Table) -> dict[str, str]:
             problems.append(
                 f"{table.path}:1: there is no column {wanted};"
                 f" {known(table.columns)}. Rename one, or describe the file in a YAML"
-                " (docs/how-to-add-a-trace.md)"
+                " (docs/how-to/add-a-trace.md)"
             )
     if problems:
         raise TraceError(problems)

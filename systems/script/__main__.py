@@ -171,7 +171,8 @@ def _cluster(arguments: argparse.Namespace) -> Cluster:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m systems.script",
-        description="Run a training script elastically on this machine (docs/elastic-script.md).",
+        description="Run a training script elastically on this machine"
+        " (docs/how-to/elastic-script.md).",
         epilog="Exit codes: 0 done, 1 failed, 2 wrong usage, 75 RETRY (another change is under"
         " way). Requests are answered when the change has happened.",
     )

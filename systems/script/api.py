@@ -4,7 +4,7 @@ Source: EDL, section 3 (papers/systems.md, 1.1). ``init`` wraps the optimizer's 
 reduced in the backward pass. ``batches`` takes the place of ``elastic_shard_generator``: it
 iterates over this worker's share of every step, and the membership may change at each batch.
 ``notify_batch_end`` logs a loss; ``shutdown`` ends. The loop stays the script's.
-docs/elastic-script.md has an example, and what works and what is refused.
+docs/how-to/elastic-script.md has an example, and what works and what is refused.
 
 Every worker runs the script from its first line. The loop of a worker that joins later begins
 where the other workers are. A script that is started with plain ``python`` trains alone.

@@ -137,7 +137,7 @@ class StreamContexts:
         self._process = ProcessRandom(device)
         first = []
         for worker in range(num_workers):
-            # As docs/bits.md specifies for ``streams``: once, from the step seed of step 0.
+            # Once, from the step seed of step 0: docs/reference/bits.md specifies it (``streams``).
             seed_all(step_seed(seed, 0, worker), device)
             first.append(self._process.read())
         self._held: dict[int, RandomStates] = {}

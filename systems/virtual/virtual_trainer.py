@@ -249,7 +249,7 @@ class VirtualTrainer(Trainer):
 
     def mean(self, losses: Sequence[float]) -> float:
         """Return the step's mean loss over samples, from all workers' losses."""
-        # By Python's ``sum``, as docs/bits.md specifies: another order gives another last bit.
+        # By Python's ``sum``, as docs/reference/bits.md specifies: another order changes the bits.
         total = sum(size * loss for size, loss in zip(self._sizes, losses, strict=True))
         return total / self.global_batch
 

@@ -17,6 +17,8 @@ from reports.figures import FIGURES
 from tests.artifact.shown import ROOT
 from tests.schedulers.world import built
 
+CLAIMS_PAGE = "docs/reference/claims.md"
+
 
 def text(name):
     return (ROOT / name).read_text(encoding="utf-8")
@@ -24,7 +26,11 @@ def text(name):
 
 @pytest.mark.parametrize(
     ("document", "group"),
-    [("README.md", "scheduler"), ("README.md", "backend"), ("docs/configuration.md", "profile")],
+    [
+        ("README.md", "scheduler"),
+        ("README.md", "backend"),
+        ("docs/reference/configuration.md", "profile"),
+    ],
 )
 def test_every_option_is_listed(document, group):
     named = set(re.findall(r"`(\w+)`", text(document)))
@@ -33,7 +39,7 @@ def test_every_option_is_listed(document, group):
 
 def test_the_study_that_is_shown_could_be_one(tmp_path):
     (block,) = re.findall(
-        r"```yaml\n(description:.*?)```", text("docs/configuration.md"), re.DOTALL
+        r"```yaml\n(description:.*?)```", text("docs/reference/configuration.md"), re.DOTALL
     )
     study = read_study(tmp_path / "mine.yaml", yaml.safe_load(block))
     assert study.figures
@@ -41,7 +47,7 @@ def test_the_study_that_is_shown_could_be_one(tmp_path):
 
 
 def test_how_letters_are_kept_is_how_figures_are_drawn():
-    assert "in the PDF text stays\ntext, in the SVG letters are outlines" in text("docs/claims.md")
+    assert "in the PDF text stays\ntext, in the SVG letters are outlines" in text(CLAIMS_PAGE)
     assert (RC["pdf.fonttype"], RC["svg.fonttype"]) == (42, "path")
 
 
@@ -68,7 +74,7 @@ def test_the_time_of_make_run_is_that_on_record():
 
 
 def test_every_scheduler_is_in_its_table_with_what_it_needs():
-    table, _, _ = text("docs/schedulers.md").partition("## What differs")
+    table, _, _ = text("docs/reference/schedulers.md").partition("## What differs")
     rows = re.findall(r"^\| (`.*?`) \| .*? \| (\w+) \| (.*?)\| (.*?)\|$", table, re.MULTILINE)
     shown = {name: row[1:] for row in rows for name in re.findall(r"`(\w+)`", row[0])}
     assert set(shown) == set(options("scheduler"))

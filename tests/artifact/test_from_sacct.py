@@ -19,7 +19,7 @@ from harness.trace.model.trace import TraceError
 from harness.trace.transforms import TransformContext
 from tests.artifact.shown import ROOT, commands_of
 
-PAGE = ROOT / "docs" / "from-sacct-to-a-comparison.md"
+PAGE = ROOT / "docs" / "tutorials" / "from-sacct-to-a-comparison.md"
 EXAMPLES = ROOT / "docs" / "examples"
 TEXT = PAGE.read_text(encoding="utf-8")
 TRACES = ("slurm_week", "kubernetes_days")

@@ -1,10 +1,10 @@
-"""Writes the test vectors of ``docs/bits.md``.
+"""Writes the test vectors of ``docs/reference/bits.md``.
 
-    python -m tests.consistency.run_bits --out docs/bits.json
+    python -m tests.consistency.run_bits --out docs/reference/bits.json
 
 Trains the jobs of ``docs/examples/bits.yaml`` in two live runs, and writes what the runs recorded
 beside what each job's training is derived from. ``test_bits.py`` compares the committed file with
-what the code gives now, and the worked example in ``docs/bits.md`` with the file.
+what the code gives now, and the worked example in ``docs/reference/bits.md`` with the file.
 """
 
 import argparse
@@ -33,8 +33,8 @@ from systems.runtime.wire.data_order import Range, epochs_of
 from systems.runtime.worker.trainer import Trainer
 
 ROOT = Path(__file__).parents[2]
-VECTORS = ROOT / "docs" / "bits.json"
-PAGE = ROOT / "docs" / "bits.md"
+VECTORS = ROOT / "docs" / "reference" / "bits.json"
+PAGE = ROOT / "docs" / "reference" / "bits.md"
 EXAMPLES = ROOT / "docs" / "examples"
 SEED = 7
 STEPS = 3

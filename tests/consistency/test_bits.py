@@ -1,4 +1,4 @@
-"""What ``docs/bits.md`` and its test vectors say of a job's bits is what the code does."""
+"""The code does what ``docs/reference/bits.md`` and its test vectors say of a job's bits."""
 
 import hashlib
 import json

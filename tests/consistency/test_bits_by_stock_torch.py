@@ -1,4 +1,4 @@
-"""The script that was written from ``docs/bits.md`` alone gives the bits of runs made here."""
+"""The script written from ``docs/reference/bits.md`` alone gives the bits of runs made here."""
 
 import json
 import os

@@ -185,7 +185,8 @@ def test_the_example_adds_five_lines_and_changes_three():
     added = [line for line in lines if line.startswith("+ ")]
     removed = [line for line in lines if line.startswith("- ")]
     assert (len(added), len(removed)) == (8, 3)
-    shown = (ROOT / "docs" / "elastic-script.md").read_text().split("```diff\n")[1].split("```")[0]
+    page = (ROOT / "docs" / "how-to" / "elastic-script.md").read_text()
+    shown = page.split("```diff\n")[1].split("```")[0]
     in_docs = [line[1:] for line in shown.splitlines() if line.startswith("+")]
     assert sorted(in_docs) == sorted(line[2:] for line in added)
 

@@ -1,7 +1,7 @@
 """Scripts in the forms that people write: equal to stock PyTorch, or refused with the way out.
 
 Each runs plainly (no job, torch's own optimizer), with one worker, with two, and from one worker to
-three to two. docs/elastic-script.md has the table of these.
+three to two. docs/how-to/elastic-script.md has the table of these.
 """
 
 import runpy

@@ -28,4 +28,4 @@ def test_no_input_of_the_last_state_of_the_code_broke_a_reader():
     assert all(record["total"]["crashes"] == 0 for record in last)
     assert sum(record["total"]["inputs"] for record in last) > 1_000_000
     inputs = sum(record["total"]["inputs"] for record in rounds)
-    assert f"{inputs:,} inputs" in (ROOT / "docs" / "security.md").read_text()
+    assert f"{inputs:,} inputs" in (ROOT / "docs" / "explanation" / "security.md").read_text()

@@ -83,7 +83,7 @@ BAD_YAML = [
     ("rescale_costs:\n", "rescale_cost:\n", r":20: .*unknown key 'rescale_cost'; known: name"),
     ("name: mine", "name: mine\nname: yours", r":2: 'name' is given twice, first on line 1"),
     ("name: mine", "name: [mine", r":2: not valid YAML"),
-    (GOOD, "", r"mine\.yaml:1: is empty; docs/configuration\.md has the format"),
+    (GOOD, "", r"mine\.yaml:1: is empty; docs/reference/configuration\.md has the format"),
     (
         "    device: cpu\n    samples",
         "    device: cpu\n    spread: 5%\n    samples",

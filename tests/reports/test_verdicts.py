@@ -33,7 +33,7 @@ from reports.runs.selection import ReportRun, select
 from reports.site.build import by_study
 
 REFERENCE = Path(__file__).parents[2] / store.REFERENCE
-CLAIMS_PAGE = Path(__file__).parents[2] / "docs" / "claims.md"
+CLAIMS_PAGE = Path(__file__).parents[2] / "docs" / "reference" / "claims.md"
 SOURCE = {
     "study": "demo",
     "measure": "ratio",

@@ -1,4 +1,4 @@
-"""The questions of docs/mlflow.md, asked of a store with committed runs as MLflow's client asks."""
+"""The questions of docs/how-to/mlflow.md, asked by MLflow's client of a store of committed runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.long
 ROOT = Path(__file__).parents[2]
 ROWS = [
     [cell.strip() for cell in line.strip("|").split("|")]
-    for line in (ROOT / "docs" / "mlflow.md").read_text(encoding="utf-8").splitlines()
+    for line in (ROOT / "docs" / "how-to" / "mlflow.md").read_text(encoding="utf-8").splitlines()
     if re.search(r"\| `metrics\.\w+ (ASC|DESC)` \|$", line)
 ]
 STUDIES = ("edl_replay", "elasticflow_fig6", "easyscale_fig10")

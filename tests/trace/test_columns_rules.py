@@ -15,7 +15,7 @@ from tests.trace.examples import write
 from tests.trace.test_columns_reader import BASIC, contradictions, read, refused
 
 ROOT = Path(__file__).parents[2]
-DOCS = ROOT / "docs" / "how-to-add-a-trace.md"
+DOCS = ROOT / "docs" / "how-to" / "add-a-trace.md"
 CURVES = ROOT / "configs" / "profile" / "a100_elasticflow.yaml"
 
 

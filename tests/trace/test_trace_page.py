@@ -1,4 +1,4 @@
-"""The examples and tables of docs/how-to-add-a-trace.md are true."""
+"""The examples and tables of docs/how-to/add-a-trace.md are true."""
 
 import inspect
 import re
@@ -15,7 +15,7 @@ from harness.trace.build import build_parts
 from harness.trace.columns import ColumnsReader
 from harness.trace.parsing.cells import FIELDS
 
-PAGE = (Path(__file__).parents[2] / "docs" / "how-to-add-a-trace.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "add-a-trace.md").read_text()
 EXAMPLES = [yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)]
 
 

@@ -201,7 +201,7 @@ def training_order(
 
 def job_seed(seed: int, job_id: str) -> int:
     """Return the seed of a job's training, its own stream of the run's ``seed``."""
-    # docs/bits.md specifies this hash: another one would change the bits of every job.
+    # docs/reference/bits.md specifies this hash: another one would change the bits of every job.
     return zlib.crc32(f"{seed}/job/{job_id}".encode())
 
 

@@ -124,7 +124,7 @@ def _yaml(path: Path) -> Mapping[str, Any]:
     except Exception as error:  # PyYAML's constructors can raise any exception on a wrong tag
         raise TraceError([f"{shown}: {error}; quote or correct the value"]) from error
     if not isinstance(content, Mapping):
-        raise TraceError([f"{shown}: is no mapping; docs/how-to-add-a-trace.md has an example"])
+        raise TraceError([f"{shown}: is no mapping; docs/how-to/add-a-trace.md has an example"])
     return content
 
 
@@ -157,6 +157,6 @@ def _recognised(path: Path) -> Opened:
         [
             f"{display(path)}:1: the columns {', '.join(columns)} are of no known format"
             f" (formats: those of {', '.join(sorted(readers))}, with the columns of a shipped"
-            " trace); describe the file in a YAML and give that (docs/how-to-add-a-trace.md)"
+            " trace); describe the file in a YAML and give that (docs/how-to/add-a-trace.md)"
         ]
     )

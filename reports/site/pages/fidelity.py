@@ -20,7 +20,9 @@ from reports.runs.selection import ReportRun, groups, labels
 from reports.site.pages.base import Material, Page, Section, named_anew
 
 TARGETS: Mapping[str, float] = {"jct_mean_s": 0.03, "makespan_s": 0.03}
-"""Target of the relative error of simulation, by metric (docs/simulated-against-live.md)."""
+"""Target of the relative error of simulation, by metric.
+
+docs/measurements/simulated-against-live.md explains it."""
 JOB_TARGET, JOB_PERCENT = 0.05, 95
 """Target of the error of single jobs' JCT, and the percentile over jobs to which it applies."""
 _JOBS_AT_OWN_SPEEDS = "resimulated_jct_error_p95"

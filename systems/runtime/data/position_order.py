@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from systems.runtime.wire.data_order import DataState, Plan, Range, check_kind, share
 
-# docs/bits.md specifies this stream: another text would change the samples of every step.
+# docs/reference/bits.md specifies this stream: another text would change the samples of every step.
 _STREAM = zlib.crc32(b"data order")
 
 

@@ -13,6 +13,6 @@ def step_seed(seed: int, step: int, rank: int) -> int:
 
     The seed is a hash, since NumPy's own seed mixing would take 24 us of every step.
     """
-    # docs/bits.md specifies this hash: another one would change the bits of every job.
+    # docs/reference/bits.md specifies this hash: another one would change the bits of every job.
     name = f"step/{seed}/{step}/{rank}".encode()
     return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "big") >> 1

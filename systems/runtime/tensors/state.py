@@ -81,7 +81,7 @@ def digest(tensors: Mapping[str, torch.Tensor], values: Any = None) -> str:
     """Return the BLAKE2b digest of named tensors (name, type, shape, bytes; by name) and plain
     values."""
     state = hashlib.blake2b(digest_size=DIGEST_BYTES)
-    # docs/bits.md specifies this format, by which digests on record are compared.
+    # docs/reference/bits.md specifies this format, by which digests on record are compared.
     for name in sorted(tensors):
         tensor = tensors[name].detach().cpu().contiguous()
         state.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())

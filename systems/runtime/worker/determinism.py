@@ -15,8 +15,8 @@ def make_deterministic(device: torch.device, num_threads: int, *, is_strict: boo
     """Make two runs give the same bits on CUDA, and on a CPU with several threads.
 
     One CPU thread gives the same bits anyway. On CUDA this was checked on one NVIDIA H200 only
-    (``docs/cuda.md``). There kernels are chosen without a search for the fastest. TF32 is off,
-    since operators that use it round differently from those that do not.
+    (``docs/how-to/cuda.md``). There kernels are chosen without a search for the fastest. TF32 is
+    off, since operators that use it round differently from those that do not.
 
     Args:
         device: device that the worker trains on.

@@ -100,7 +100,7 @@ class Trainer:
     def fetch(self, plan: Plan) -> Batch:
         """Return the batch like ``batch``, but leave the samples where they were fetched."""
         session = self.session
-        # At the beginning of every step, as docs/bits.md specifies (``per_step``).
+        # At the beginning of every step, as docs/reference/bits.md specifies (``per_step``).
         seed_all(step_seed(session.seed, session.step, self.rank), session.device)
         return session.prefetcher.batch(plan, (self.rank,), self.global_batch)
 
