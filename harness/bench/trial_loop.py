@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import random
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TypeVar
 
-from harness.errors import UserError, render
+from harness.errors import Problem, UserError, render
 from harness.machine.interrupts import Interrupted
 from harness.sweep.progress import SweepProgress
 
@@ -20,6 +24,33 @@ def drawn_rounds(cells: Sequence[T], trials: int, drawn: random.Random) -> list[
     return [
         (cell, number) for number in range(trials) for cell in drawn.sample(list(cells), len(cells))
     ]
+
+
+@contextmanager
+def only_writer(folder: Path) -> Iterator[None]:
+    """Hold a folder of trials for this command alone.
+
+    Two commands would measure each other's load, and both would add a trial of the same number. The
+    lock is on the folder itself: no file is left, and the lock ends with its process.
+
+    Args:
+        folder: folder of the record; made if it is missing.
+
+    Raises:
+        UserError: another command holds the folder.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            hint = "wait for its end, or give another folder"
+            problem = Problem(f"--out {folder}", "another command writes there", hint)
+            raise UserError([problem]) from None
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def one_by_one(

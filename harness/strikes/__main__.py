@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from harness.bench.trial_loop import exit_code, one_by_one
+from harness.bench.trial_loop import exit_code, one_by_one, only_writer
 from harness.files.atomic_json import write_json
 from harness.machine.interrupts import interruptible, run_command
 from harness.machine.manifest import environment, machine_load
@@ -34,6 +34,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     if options.trials < 1 or min(options.only or [0]) < 0:
         parser.error("--trials is at least 1, and the number of a trial at least 0")
+    with only_writer(options.out):
+        return _strike(options)
+
+
+def _strike(options: argparse.Namespace) -> int:
     path = options.out / _TRIALS
     trials = read_trials(path)
     numbers = options.only or [number for number in range(options.trials) if number not in trials]

@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 import psutil
 
-from harness.bench.trial_loop import exit_code, one_by_one
+from harness.bench.trial_loop import exit_code, one_by_one, only_writer
 from harness.errors import Problem, UserError
 from harness.files.atomic_json import write_json
 from harness.machine.interrupts import interruptible, run_command
@@ -184,6 +184,11 @@ def soak(backend: str, seed: int, minutes: float, folder: Path) -> dict[str, Any
 def main(argv: Sequence[str] | None = None) -> int:
     """Soak every backend that has no record yet; return the exit code."""
     options = _parser().parse_args(argv)
+    with only_writer(options.out):
+        return _soak_each(options)
+
+
+def _soak_each(options: argparse.Namespace) -> int:
     names = options.backends or sorted(BACKENDS)
     found: dict[str, Any] = {}
     for name in names:

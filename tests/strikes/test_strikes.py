@@ -10,7 +10,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from harness.bench.trial_loop import only_writer
 from harness.contracts.process import ProcessSpec, Warmth
+from harness.errors import UserError
+from harness.strikes import soak
 from harness.strikes.__main__ import main, read_trials
 from harness.strikes.plan import BACKENDS, Victim, draw
 from harness.strikes.running import Running
@@ -35,6 +38,17 @@ def test_every_backend_is_struck_and_a_number_gives_the_same_plan_again():
     assert {strike.victim for plan in plans for strike in plan.strikes} == set(Victim)
     without = [draw(number, can_fill=False) for number in range(300)]
     assert Victim.DISK not in {strike.victim for plan in without for strike in plan.strikes}
+
+
+@pytest.mark.parametrize("command", [main, soak.main])
+def test_a_second_command_into_the_same_folder_is_refused(command, tmp_path):
+    out = tmp_path / "record"
+    with only_writer(out), pytest.raises(UserError) as refused:
+        command(["--out", str(out)])
+    assert f"--out {out}: another command writes there" in str(refused.value)
+    assert list(out.iterdir()) == []
+    with only_writer(out):
+        pass
 
 
 @pytest.mark.parametrize(

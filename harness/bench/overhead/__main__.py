@@ -24,7 +24,7 @@ from harness.bench.overhead.record import (
 )
 from harness.bench.overhead.settings import DEFAULTS, Settings, read_settings
 from harness.bench.overhead.trials import OverheadTrial, TrialError, order_of, plan_cells, run_trial
-from harness.bench.trial_loop import exit_code, one_by_one
+from harness.bench.trial_loop import exit_code, one_by_one, only_writer
 from harness.errors import Problem, UserError
 from harness.files.atomic_json import write_json
 from harness.machine.interrupts import interruptible, run_command
@@ -152,7 +152,8 @@ def measure(
         found[trial] = entry
         return "done"
 
-    one_by_one(missing, len(trials) - len(missing), lambda trial: trial.name, run, _GUESS_S)
+    with only_writer(store.folder):
+        one_by_one(missing, len(trials) - len(missing), lambda trial: trial.name, run, _GUESS_S)
 
 
 def show(record: Mapping[str, Any]) -> None:

@@ -29,7 +29,7 @@ from harness.bench.torchft.trials import (
     plan_cells,
     run_trial,
 )
-from harness.bench.trial_loop import exit_code, one_by_one
+from harness.bench.trial_loop import exit_code, one_by_one, only_writer
 from harness.errors import Problem, UserError
 from harness.files.atomic_json import write_json
 from harness.machine.interrupts import interruptible, run_command
@@ -159,7 +159,8 @@ def measure(
         found[trial] = said
         return ", ".join(f"{system} failed" for system in _failed(said)) or "done"
 
-    one_by_one(missing, len(trials) - len(missing), lambda trial: trial.name, run, _GUESS_S)
+    with only_writer(files.folder):
+        one_by_one(missing, len(trials) - len(missing), lambda trial: trial.name, run, _GUESS_S)
 
 
 def _failed(said: Mapping[str, Any]) -> list[str]:
