@@ -18,7 +18,6 @@ from systems.runtime.wire.control import ControlClient
 from systems.runtime.wire.groups import Group, build_group
 from systems.runtime.wire.messages import StoreAt, StoreReady
 from systems.runtime.wire.name_lookups import no_name_lookups
-from systems.runtime.wire.protocol import ControlError, kind_of
 from systems.runtime.worker.session import Program
 from systems.virtual.workers import ordered_reduction
 
@@ -110,10 +109,8 @@ def _store(order: WorkerOrder, client: ControlClient) -> tuple[Any, str, int]:
             client.send(StoreReady(address=address, port=port))
     else:
         if not port:
-            message = client.next_message(STORE_TIMEOUT_S)
-            if not isinstance(message, StoreAt):
-                raise ControlError(f"the driver sent {kind_of(message)!r} instead of the store")
-            address, port = message.address, message.port
+            found = client.expect(StoreAt, STORE_TIMEOUT_S)
+            address, port = found.address, found.port
         with no_name_lookups(address):
             store = dist.TCPStore(  # type: ignore[attr-defined]
                 address, port, order.num_workers, wait_for_workers=False

@@ -11,7 +11,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
 
@@ -20,7 +20,7 @@ from harness.machine.failures import is_of_machine
 from systems.restart.order import TO_WORKER, WorkerOrder
 from systems.runtime.wire.control import TOKEN_VARIABLE, ControlClient
 from systems.runtime.wire.messages import Failed, RankGreeting
-from systems.runtime.wire.protocol import ControlError, Message, kind_of, sendable
+from systems.runtime.wire.protocol import Message, sendable
 
 _NOT_DETERMINISTIC = " does not have a deterministic implementation"
 """Torch's message about an operator, after its name, if ``determinism`` forbids the operator."""
@@ -49,19 +49,18 @@ def _train(order: WorkerOrder, client: ControlClient, ordered_at: float) -> None
 def work(
     client: ControlClient,
     train: Callable[[Any, ControlClient, float], None],
-    order_class: type[Message] | None = None,
+    order_class: type[Message],
 ) -> NoReturn:
     """Wait for the order, train, and end this process; report a failure to the driver.
 
     Args:
         client: connection to the driver.
         train: called with the order, the connection, and the time at which the order came.
-        order_class: class of the order that is awaited; None: a plain message.
+        order_class: class of the order that is awaited.
     """
     try:
         # The driver limits how long a start may take.
-        order = _plain_order(client) if order_class is None else _order(client, order_class)
-        train(order, client, time.monotonic())
+        train(client.expect(order_class), client, time.monotonic())
     except Exception as error:
         with suppress(OSError):  # the log may not be writable
             traceback.print_exc()
@@ -83,20 +82,6 @@ def work(
     # Leave without the interpreter's shutdown: it takes long with a training library, and
     # everything has been written and sent.
     os._exit(code)
-
-
-def _order(client: ControlClient, order_class: type[Message]) -> Message:
-    order = client.next_message(None)
-    if not isinstance(order, order_class):
-        raise ControlError(f"the driver sent {kind_of(order)!r} instead of an order")
-    return order
-
-
-def _plain_order(client: ControlClient) -> Mapping[str, Any]:
-    order = client.receive(None)
-    if order["kind"] != "order":
-        raise ControlError(f"the driver sent {order['kind']!r} instead of an order")
-    return order
 
 
 def warm_up(argv: Sequence[str]) -> int:

@@ -25,7 +25,6 @@ from systems.runtime.wire.messages import (
     StoppedAtCheckpoint,
     finished,
 )
-from systems.runtime.wire.protocol import ControlError, kind_of
 from systems.runtime.wire.step_log import LineWriter
 from systems.runtime.worker.checkpoint import keep_only
 from systems.runtime.worker.evaluations import Evaluations
@@ -252,9 +251,7 @@ class _Loop:
         if not self.is_first:
             # A worker that exits at once could break the connection on which another still receives
             # the end of the last all-reduce.
-            message = self.client.next_message(None)
-            if not isinstance(message, MayExit):
-                raise ControlError(f"the driver sent {kind_of(message)!r} instead of exit")
+            self.client.expect(MayExit)
         elif is_finished:
             found = digests(session.model, session.optimizer)
             metrics = self.evaluations.now()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from systems.runtime.wire.control import ControlClient, Message
-from systems.torchft import messages
+from systems.runtime.wire.control import ControlClient
+from systems.runtime.wire.messages import SetTarget, Stop
+from systems.runtime.wire.protocol import Message
 from systems.torchft.membership import Quorum
 from systems.torchft.order import Target
 from systems.torchft.step_words import Words
@@ -49,7 +50,7 @@ class Commands:
         if is_new:
             # The driver has sent it to all replicas at once, but to the first one first.
             while words.target not in self._targets:
-                self._take(self._client.receive(TARGET_TIMEOUT_S))
+                self._take(self._client.next_message(TARGET_TIMEOUT_S))
             self.adopt(words.target)
         return is_new
 
@@ -77,11 +78,11 @@ class Commands:
         return self.target.leaving if self.target is not None else ()
 
     def _take(self, message: Message) -> None:
-        if message["kind"] == messages.STOP:
-            self.stop = True
-        elif message["kind"] == messages.HOLD:
-            self.target_step = message["target_step"]
-        elif message["kind"] == messages.TARGET:
-            target = Target.from_message(message)
-            self._targets[target.number] = target
-            self.newest = max(self.newest, target.number)
+        match message:
+            case Stop():
+                self.stop = True
+            case SetTarget():
+                self.target_step = message.target_step
+            case Target():
+                self._targets[message.number] = message
+                self.newest = max(self.newest, message.number)

@@ -37,10 +37,33 @@ from systems.runtime.driver.job_protocol import (
     JobServices,
     Saved,
 )
-from systems.runtime.wire.control import encode
-from systems.runtime.wire.control_server import Connection
+from systems.runtime.wire.control_server import Channels, Connection
+from systems.runtime.wire.messages import (
+    Beat,
+    Checkpoint,
+    CheckpointWritten,
+    Failed,
+    Finished,
+    JobReport,
+    SetTarget,
+    StepsDone,
+    Stop,
+    StoppedAtCheckpoint,
+    Warned,
+)
+from systems.runtime.wire.protocol import ControlError, JsonObject, Message, kind_of
 from systems.runtime.wire.step_log import LineWriter
-from systems.torchft import messages
+from systems.torchft.messages import (
+    CHANNELS,
+    GenerationBegun,
+    LighthouseGreeting,
+    LighthouseListens,
+    ReplicaGreeting,
+    ReplicaLeft,
+    ReplicaReady,
+    TargetObeyed,
+    TargetReached,
+)
 from systems.torchft.options import TorchftOptions
 from systems.torchft.order import Target
 from systems.torchft.replicas import Replica, Replicas
@@ -112,7 +135,7 @@ class TorchftJob:
         self.serial += 1
         try:
             # Fail here rather than when a replica asks for its order.
-            encode({"kind": "order", "options": self.order.workload.options})
+            JsonObject(self.order.workload.options).text()
             self._replicas.begin(self.serial, change.slots, self._checkpoint)
         except Exception as error:  # a launcher may raise anything
             self._end(not_started("replicas", error, f"logs: {self.order.job_dir}"))
@@ -129,7 +152,7 @@ class TorchftJob:
         elif change.kind is ChangeKind.SUSPEND:
             self._accept(change, Phase.STOPPING)
             self._deadline = time.monotonic() + self._options.runtime.stop_timeout_s
-            self._replicas.tell(messages.stop())
+            self._replicas.tell(Stop())
         else:
             self._begin_rescale(change)
 
@@ -148,9 +171,14 @@ class TorchftJob:
     def set_target_step(self, target_step: int) -> None:
         """Move the target step; replicas that are still starting get it later."""
         self._target_step = target_step
-        self._replicas.tell(messages.hold(target_step))
+        self._replicas.tell(SetTarget(target_step=target_step))
 
     # Events from the driver.
+
+    @property
+    def channels(self) -> Channels:
+        """Greetings and messages that the job accepts from its processes."""
+        return CHANNELS
 
     def greeted(self, connection: Connection) -> bool:
         """Accept the lighthouse or a replica that sent the right token."""
@@ -159,24 +187,22 @@ class TorchftJob:
         batch, target_step = self._global_batch, self._target_step
         return self._replicas.greeted(connection, global_batch=batch, target_step=target_step)
 
-    def heard(self, connection: Connection, message: Mapping[str, Any]) -> None:
+    def heard(self, connection: Connection, message: Message) -> None:
         """Handle a message of one of its processes."""
-        assert connection.greeting is not None
-        kind, number = message["kind"], connection.greeting["number"]
-        if connection.greeting["run"] != self._replicas.run:
+        greeting = connection.greeting
+        assert isinstance(greeting, LighthouseGreeting | ReplicaGreeting)
+        if greeting.run != self._replicas.run:
             return
-        if kind in (messages.CHECKPOINT, messages.SAVED):
-            self._checkpoint = Saved.from_message(message)
-        if number == messages.LIGHTHOUSE:
-            if kind == messages.LISTENS and self._ending is None:
-                self._replicas.found_lighthouse(message["address"])
-            elif kind == messages.FAILED and self._ending is None:
-                self._lose(f"lighthouse: {message['reason']}", of_machine=True)
+        if isinstance(greeting, LighthouseGreeting):
+            if self._ending is None:
+                self._heard_lighthouse(message)
             return
-        replica = self._replicas.by_number.get(number)
+        if isinstance(message, Checkpoint):
+            self._checkpoint = Saved.of(message)
+        replica = self._replicas.by_number.get(greeting.number)
         if replica is None:
             return
-        if kind == messages.LEFT:
+        if isinstance(message, ReplicaLeft):
             replica.has_left = True
             if self._ending is not None:
                 self._replicas.let_go()
@@ -222,57 +248,74 @@ class TorchftJob:
             wait_s = min(wait_s, self._deadline - now)
         return max(0.0, wait_s)
 
-    # Messages of replicas.
+    # Messages of the lighthouse and of replicas.
 
-    def _heard_replica(self, replica: Replica, message: Mapping[str, Any]) -> None:
-        kind = message["kind"]
-        if kind in messages.STANDING and message["step"] >= self.step:
+    def _heard_lighthouse(self, message: Message) -> None:
+        match message:
+            case LighthouseListens():
+                self._replicas.found_lighthouse(message.address)
+            case Failed():
+                self._lose(f"lighthouse: {message.reason}", of_machine=True)
+            case Beat():
+                pass  # a sign of life
+            case _:
+                raise ControlError(f"a lighthouse sent {kind_of(message)!r}")
+
+    def _heard_replica(self, replica: Replica, message: Message) -> None:
+        if isinstance(message, JobReport) and message.progress.step >= self.step:
             # An earlier first replica may still have been heard later than its successor.
-            self.step, self.samples = message["step"], message["samples"]
-            self._step_s = message["step_s"]
-        if kind == messages.FAILED:
-            self._heard_failure(replica, message)
-        elif kind == messages.READY:
-            replica.phases_s = message["phases_s"]
-            self._admit()
-        elif kind == messages.GENERATION:
-            self._replicas.let_go(only_leaving=True)
-            if message["is_whole"]:
-                self._whole_quorum(tuple(message["members"]), message["phases_s"])
-        elif kind == messages.OBEYED and self._rescale is not None:
-            self._rescale.obeyed(message["target"])
-        elif kind == messages.ARRIVED and self._rescale is not None:
-            if self._rescale.arrived(message["target"]):
-                self._tell_next(self._rescale)
-        elif kind == messages.PROGRESS and self.change is None and not self._lost:
-            self._say(ReportKind.PROGRESS)
-        elif kind == messages.LEFT:
-            self._heard_leave(replica, message)
-        elif kind == messages.SAVED:
-            self._phases_s["save"] = message["save_s"]
-            # negative until the end of the last process is added (``_gone``)
-            self._phases_s["stop"] = -message["saved"]
-            self._end(Ending(Fate.SUSPENDED), kill=False)
-        elif kind == messages.FINISHED:
-            results = dict(message["results"])
-            if self.order.step_floor_s:
-                results["pace_overruns"] = float(self._overruns)
-            self._end(Ending(Fate.FINISHED, results=results), kill=False)
+            self.step, self.samples = message.progress.step, message.progress.samples
+            self._step_s = message.progress.step_s
+        match message:
+            case Failed():
+                self._heard_failure(replica, message)
+            case ReplicaReady():
+                replica.phases_s = message.phases_s
+                self._admit()
+            case GenerationBegun():
+                self._replicas.let_go(only_leaving=True)
+                if message.is_whole:
+                    self._whole_quorum(message.members, message.phases_s)
+            case TargetObeyed():
+                if self._rescale is not None:
+                    self._rescale.obeyed(message.target)
+            case TargetReached():
+                if self._rescale is not None and self._rescale.arrived(message.target):
+                    self._tell_next(self._rescale)
+            case StepsDone():
+                if self.change is None and not self._lost:
+                    self._say(ReportKind.PROGRESS)
+            case ReplicaLeft():
+                self._heard_leave(replica, message)
+            case StoppedAtCheckpoint():
+                self._phases_s["save"] = message.save_s
+                # negative until the end of the last process is added (``_gone``)
+                self._phases_s["stop"] = -message.saved
+                self._end(Ending(Fate.SUSPENDED), kill=False)
+            case Finished():
+                results = message.results
+                if self.order.step_floor_s:
+                    results["pace_overruns"] = float(self._overruns)
+                self._end(Ending(Fate.FINISHED, results=results), kill=False)
+            case Beat() | CheckpointWritten() | Warned():
+                pass  # a sign of life, or handled by ``heard`` or the driver
+            case _:
+                raise ControlError(f"a replica sent {kind_of(message)!r}")
 
-    def _heard_failure(self, replica: Replica, message: Mapping[str, Any]) -> None:
-        reason = f"worker {replica.number}: {message['reason']}"
-        if message["of_machine"]:
+    def _heard_failure(self, replica: Replica, message: Failed) -> None:
+        reason = f"worker {replica.number}: {message.reason}"
+        if message.of_machine:
             self._lose(reason, of_machine=True)
-        elif not message["collective"]:
+        elif not message.collective:
             self._end(Ending(Fate.FAILED, f"{reason}; logs: {self.order.job_dir}"))
         # otherwise the end of its process is judged
 
-    def _heard_leave(self, replica: Replica, message: Mapping[str, Any]) -> None:
-        if not message["is_first"]:
+    def _heard_leave(self, replica: Replica, message: ReplicaLeft) -> None:
+        if not message.is_first:
             return
-        self._overruns += message["overruns"]
+        self._overruns += message.overruns
         self._finisher = replica.number
-        if message["finished"]:
+        if message.finished:
             self.phase = Phase.FINISHING
             self._deadline = None
 
@@ -343,13 +386,13 @@ class TorchftJob:
         if not self._replicas.are_ready():
             return
         if self.phase is Phase.STARTING:
-            self._replicas.go(messages.hold(self._target_step))
+            self._replicas.go(self._target_step)
         elif self._rescale is not None and self._rescale.target is None:
             self._tell_next(self._rescale)
 
     def _tell_next(self, rescale: Rescale) -> None:
         self._num_targets += 1
-        self._replicas.tell(rescale.next_target(self._num_targets).message())
+        self._replicas.tell(rescale.next_target(self._num_targets))
         for number in rescale.told_to_leave:
             self._replicas.by_number[number].is_leaving = True
 
@@ -361,8 +404,8 @@ class TorchftJob:
         leaving = [self._replicas.by_number[number] for number in rescale.leaving]
         are_out = not rescale.is_final or all(each.has_left or not each.lives for each in leaving)
         if rescale.is_obeyed and are_out and self._replicas.new:
-            self._replicas.go(messages.hold(self._target_step))
-            self._replicas.tell(rescale.target.message())
+            self._replicas.go(self._target_step)
+            self._replicas.tell(rescale.target)
         if rescale.has_arrived and not any(each.lives for each in leaving):
             assert self.change is not None
             self._wanted, self._rescale = rescale.final, None
@@ -389,8 +432,13 @@ class TorchftJob:
             self._lose(f"no replica is left: {reason}")
         elif rescale.target is not None:
             self._num_targets += 1
-            target = Target(self._num_targets, self._wanted, self._global_batch)
-            self._replicas.tell(target.message())
+            self._replicas.tell(
+                Target(
+                    number=self._num_targets,
+                    members=self._wanted,
+                    global_batch=self._global_batch,
+                )
+            )
             if self._lost:
                 self._wait_for_others()
 

@@ -13,7 +13,9 @@ import traceback
 from collections.abc import Sequence
 
 from systems.runtime.wire.control import TOKEN_VARIABLE, ControlClient
-from systems.torchft import messages
+from systems.runtime.wire.messages import Failed
+from systems.runtime.wire.protocol import sendable
+from systems.torchft.messages import TO_LIGHTHOUSE, LighthouseGreeting, LighthouseListens
 from systems.torchft.order import LighthouseOrder
 
 ORDER_TIMEOUT_S = 60.0
@@ -22,12 +24,15 @@ ORDER_TIMEOUT_S = 60.0
 def main(argv: Sequence[str]) -> int:
     """Serve, with the arguments ``ADDRESS PORT JOB_ID RUN`` and the token in the environment."""
     address, port, job_id, run = argv
-    token = os.environ.pop(TOKEN_VARIABLE, "")
-    client = ControlClient(
-        address, int(port), messages.greeting(job_id, int(run), messages.LIGHTHOUSE, token)
+    greeting = LighthouseGreeting(
+        job_id=job_id,
+        run=int(run),
+        token=os.environ.pop(TOKEN_VARIABLE, ""),
+        pid=os.getpid(),
     )
+    client = ControlClient(address, int(port), greeting, TO_LIGHTHOUSE)
     try:
-        order = LighthouseOrder.from_message(client.receive(ORDER_TIMEOUT_S))
+        order = client.expect(LighthouseOrder, ORDER_TIMEOUT_S)
         # Imported here, so that the greeting does not wait for it.
         from torchft.coordination import LighthouseServer
 
@@ -40,13 +45,13 @@ def main(argv: Sequence[str]) -> int:
         )
     except Exception as error:
         traceback.print_exc()
-        client.send(messages.failed(f"{type(error).__name__}: {error}"))
+        client.send(Failed(reason=sendable(f"{type(error).__name__}: {error}")))
         client.leave()
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(1)
     # Its own address has the host's name, which replicas may be unable to look up.
     server_port = server.address().rpartition(":")[2]
-    client.send(messages.lighthouse(f"http://{order.address}:{server_port}"))
+    client.send(LighthouseListens(address=f"http://{order.address}:{server_port}"))
     threading.Event().wait()
     return 0

@@ -1,165 +1,144 @@
-"""Messages between the driver and the processes of a job under torchft.
+"""Messages of jobs under torchft; those of all backends are in ``runtime.wire.messages``.
 
-Orders and targets are in ``order``; all others are here.
+Each class says in its first line which process sends it, and when. The tables at the end list the
+classes by direction.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from systems.runtime.wire.control_server import Channels
+from systems.runtime.wire.messages import (
+    DRIVER_TO_PROCESS,
+    PROCESS_TO_DRIVER,
+    BeatRequest,
+    CheckpointWritten,
+    Finished,
+    JobReport,
+    ProcessGreeting,
+    SetTarget,
+    StepsDone,
+    Stop,
+    StoppedAtCheckpoint,
+    Warned,
+)
+from systems.runtime.wire.protocol import Count, Inbound, Message, Seconds
+from systems.torchft.order import LighthouseOrder, ReplicaOrder, Target
 
-from systems.runtime.wire.control import Message
-
-LIGHTHOUSE = -1
-"""Number of the lighthouse in a greeting; replicas count from 0."""
-HOLD, STOP, TARGET, JOIN = "hold", "stop", "target", "join"
-GO, EXIT = "go", "exit"
-FAILED, LISTENS, READY = "failed", "lighthouse", "ready"
-GENERATION, OBEYED, ARRIVED, PROGRESS = "generation", "obeyed", "arrived", "progress"
-LEFT, CHECKPOINT, SAVED, FINISHED = "left", "checkpoint", "saved", "finished"
-STANDING = (GENERATION, OBEYED, ARRIVED, PROGRESS, LEFT, CHECKPOINT, SAVED, FINISHED)
-"""Kinds of message that carry a replica's standing."""
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """Progress of a job, as its first replica knows it."""
-
-    step: int
-    samples: int
-    step_s: float
-    """Mean duration of the recent steps."""
-    ended: float
-    """End of the last step, on ``time.monotonic``."""
-
-    def fields(self) -> dict[str, Any]:
-        """Return the fields of a message."""
-        return {
-            "step": self.step,
-            "samples": self.samples,
-            "step_s": self.step_s,
-            "ended": self.ended,
-        }
+# Greetings.
 
 
-def greeting(job_id: str, run: int, number: int, token: str) -> Message:
-    """Return the first message of a process; ``run`` counts the job's starts and resumptions."""
-    return {
-        "kind": "greeting",
-        "job_id": job_id,
-        "run": run,
-        "number": number,
-        "token": token,
-        "pid": os.getpid(),
+class LighthouseGreeting(ProcessGreeting, frozen=True, kw_only=True, tag="lighthouse_greeting"):
+    """Lighthouse to driver: it has started and awaits its order."""
+
+    run: Count
+    """Number of starts and resumptions of the job, with the present one."""
+
+    @property
+    def sender(self) -> str:
+        """Name of the process that greets, for reasons of refusals."""
+        return f"the lighthouse of job {self.job_id}"
+
+
+class ReplicaGreeting(ProcessGreeting, frozen=True, kw_only=True, tag="replica_greeting"):
+    """Replica to driver: it has started and awaits its order."""
+
+    run: Count
+    """Number of starts and resumptions of the job, with the present one."""
+    number: Count
+    """Number of the replica among those of the run, from 0."""
+
+    @property
+    def sender(self) -> str:
+        """Name of the process that greets, for reasons of refusals."""
+        return f"replica {self.number} of job {self.job_id}"
+
+
+# Driver to replica.
+
+
+class LighthouseAt(Message, frozen=True, kw_only=True, tag="lighthouse_at"):
+    """Driver to replica, once the lighthouse listens: send heartbeats to this address."""
+
+    address: str
+
+
+class Go(Message, frozen=True, kw_only=True, tag="go"):
+    """Driver to replica, once all new replicas are ready: ask for the first quorum."""
+
+
+# Lighthouse to driver.
+
+
+class LighthouseListens(Message, frozen=True, kw_only=True, tag="lighthouse_listens"):
+    """Lighthouse to driver: it listens at this address."""
+
+    address: str
+
+
+# Replica to driver.
+
+
+class ReplicaReady(Message, frozen=True, kw_only=True, tag="replica_ready"):
+    """Replica to driver: it sends heartbeats and waits for ``Go``."""
+
+    phases_s: dict[str, Seconds]
+    """Seconds of each phase of its preparation, in order."""
+
+
+class GenerationBegun(JobReport, frozen=True, kw_only=True, tag="generation_begun"):
+    """First replica to driver, after the first step of a generation."""
+
+    members: tuple[Count, ...]
+    """Replicas of the quorum."""
+    is_whole: bool
+    """True if all of them train; otherwise some still take the state."""
+    phases_s: dict[str, Seconds]
+    """Phases since the last generation in which all its replicas trained."""
+
+
+class TargetReport(JobReport, frozen=True, kw_only=True):
+    """Base of the first replica's messages about a ``Target``."""
+
+    target: Count
+    """Number of the target."""
+
+
+class TargetObeyed(TargetReport, frozen=True, kw_only=True, tag="target_obeyed"):
+    """First replica to driver, when a target comes into force."""
+
+
+class TargetReached(TargetReport, frozen=True, kw_only=True, tag="target_reached"):
+    """First replica to driver, when a step has ended as a target wants it."""
+
+
+class ReplicaLeft(JobReport, frozen=True, kw_only=True, tag="replica_left"):
+    """Replica to driver, after its last step."""
+
+    finished: bool
+    """True if the job has reached its last step."""
+    is_first: bool
+    """True if this replica evaluates or saves the job."""
+    overruns: Count
+    """Late steps of the job since its last start or resumption."""
+
+
+DRIVER_TO_LIGHTHOUSE = (LighthouseOrder,)
+DRIVER_TO_REPLICA = (ReplicaOrder, LighthouseAt, Go, Target)
+LIGHTHOUSE_TO_DRIVER = (LighthouseListens,)
+REPLICA_TO_DRIVER = (ReplicaReady, GenerationBegun, TargetObeyed, TargetReached, ReplicaLeft)
+
+TO_LIGHTHOUSE = Inbound(BeatRequest, *DRIVER_TO_LIGHTHOUSE)
+"""Messages that a lighthouse accepts from the driver."""
+TO_REPLICA = Inbound(*DRIVER_TO_PROCESS, BeatRequest, SetTarget, Stop, *DRIVER_TO_REPLICA)
+"""Messages that a replica accepts from the driver."""
+CHANNELS = Channels(
+    {
+        LighthouseGreeting: Inbound(*PROCESS_TO_DRIVER, *LIGHTHOUSE_TO_DRIVER),
+        ReplicaGreeting: Inbound(
+            *PROCESS_TO_DRIVER,
+            *(Warned, StepsDone, CheckpointWritten, StoppedAtCheckpoint, Finished),
+            *REPLICA_TO_DRIVER,
+        ),
     }
-
-
-def failed(reason: str) -> Message:
-    """Return a lighthouse's last message."""
-    return {"kind": FAILED, "reason": reason}
-
-
-def lighthouse(address: str) -> Message:
-    """Return a lighthouse's message that it listens at ``address``."""
-    return {"kind": LISTENS, "address": address}
-
-
-def hold(target_step: int) -> Message:
-    """Return the driver's message that the job ends at another step."""
-    return {"kind": HOLD, "target_step": target_step}
-
-
-def stop() -> Message:
-    """Return the driver's message that the job saves and ends."""
-    return {"kind": STOP}
-
-
-def join(address: str) -> Message:
-    """Return the driver's message that a replica sends heartbeats to the lighthouse."""
-    return {"kind": JOIN, "address": address}
-
-
-def go() -> Message:
-    """Return the driver's message that a replica asks for its first quorum."""
-    return {"kind": GO}
-
-
-def leave() -> Message:
-    """Return the driver's permission to exit."""
-    return {"kind": EXIT}
-
-
-def ready(phases_s: Mapping[str, float]) -> Message:
-    """Return a replica's message that it sends heartbeats and waits for ``go``."""
-    return {"kind": READY, "phases_s": dict(phases_s)}
-
-
-def generation(
-    standing: Standing, members: Sequence[int], is_whole: bool, phases_s: Mapping[str, float]
-) -> Message:
-    """Return the first replica's message after the first step of a generation.
-
-    Args:
-        standing: progress after the step.
-        members: replicas of the quorum.
-        is_whole: true if all of them train; otherwise some still take the state.
-        phases_s: phases since the last generation in which all its replicas trained.
-    """
-    return {
-        "kind": GENERATION,
-        "members": list(members),
-        "is_whole": is_whole,
-        "phases_s": dict(phases_s),
-        **standing.fields(),
-    }
-
-
-def obeyed(standing: Standing, target: int) -> Message:
-    """Return the first replica's message that a target is in force."""
-    return {"kind": OBEYED, "target": target, **standing.fields()}
-
-
-def arrived(standing: Standing, target: int) -> Message:
-    """Return the first replica's message that a step has ended as a target wants it."""
-    return {"kind": ARRIVED, "target": target, **standing.fields()}
-
-
-def progress(standing: Standing) -> Message:
-    """Return the first replica's message on its progress."""
-    return {"kind": PROGRESS, **standing.fields()}
-
-
-def left(standing: Standing, *, finished: bool, is_first: bool, overruns: int) -> Message:
-    """Return a replica's message after its last step.
-
-    Args:
-        standing: progress after that step.
-        finished: true if the job has reached its last step.
-        is_first: true if this replica evaluates or saves the job.
-        overruns: late steps of the job since its last start or resumption.
-    """
-    return {
-        "kind": LEFT,
-        "finished": finished,
-        "is_first": is_first,
-        "overruns": overruns,
-        **standing.fields(),
-    }
-
-
-def saved(standing: Standing, path: str, *, at: float, save_s: float, is_periodic: bool) -> Message:
-    """Return the first replica's message about a checkpoint on disk."""
-    return {
-        "kind": CHECKPOINT if is_periodic else SAVED,
-        "path": path,
-        "saved": at,
-        "save_s": save_s,
-        **standing.fields(),
-    }
-
-
-def finished(standing: Standing, results: Mapping[str, Any]) -> Message:
-    """Return the first replica's message with the results of the job."""
-    return {"kind": FINISHED, "results": dict(results), **standing.fields()}
+)
+"""Greetings and messages that a driver accepts from a job's processes."""

@@ -1,57 +1,55 @@
-"""The driver's order to each replica of a job. Both sides use the module, so it does not import
+"""The driver's orders to the processes of a job. Both sides use the module, so it does not import
 torch."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from msgspec import field
 
-from systems.runtime.wire.control import Message
+from systems.runtime.wire.protocol import Count, JsonObject, Message, Seconds
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaOrder:
-    """A replica's part in a job, from its start to its end."""
+class ReplicaOrder(Message, frozen=True, kw_only=True, tag="replica_order"):
+    """Driver to replica, after its greeting: its part in a job, from its start to its end."""
 
     job_id: str
-    number: int
+    number: Count
     """Number of the replica among those since the job's last start or resumption, from 0."""
-    founders: tuple[int, ...]
+    founders: tuple[Count, ...]
     """Numbers of the replicas that start together; empty for a replica that joins a job."""
-    base_generation: int
+    base_generation: Count
     """Largest generation in the job's logs before the job's last start or resumption."""
     workload: str
     """Import path of the workload: ``package.module.Class``."""
-    options: Mapping[str, Any]
+    options: JsonObject
+    """Options of the workload class."""
     seed: int
-    global_batch: int
-    target_step: int
+    global_batch: Count
+    target_step: Count
     job_dir: str
     checkpoint: str | None
     """Manifest of the checkpoint to start from; None: from scratch, or from another replica."""
-    checkpoint_every: int
-    digest_every: int
+    checkpoint_every: Count
+    digest_every: Count
     evaluate_epochs: float
-    step_floor_s: Mapping[str, float]
+    step_floors_s: dict[str, Seconds]
     """Least duration of a step, by number of replicas, which JSON makes a text."""
     device: str
     device_type: str
-    num_threads: int
+    num_threads: Count
     address: str
     """Address of this replica's host, on which all its servers listen."""
-    heartbeat_interval_s: float
-    quorum_timeout_s: float
-    collective_timeout_s: float
-    min_replicas: int
+    heartbeat_interval_s: Seconds
+    quorum_timeout_s: Seconds
+    collective_timeout_s: Seconds
+    min_replicas: Count
     drop_failed_group: bool
     data_order: str
-    block_samples: int
-    evidence: Mapping[str, Any] = field(default_factory=dict)
+    block_samples: Count
+    evidence: dict[str, int | bool] = field(default_factory=dict)
     mark: str | None = None
-    prefetch_steps: int = 0
-    loader_processes: int = 0
-    adaptive: Mapping[str, Any] = field(default_factory=dict)
+    prefetch_steps: Count = 0
+    loader_processes: Count = 0
+    adaptive: dict[str, int | float] = field(default_factory=dict)
     common_kernels: bool = False
 
     @property
@@ -61,58 +59,30 @@ class ReplicaOrder:
 
     def floor_s(self, num_workers: int) -> float:
         """Return the least duration of a step of this many replicas; 0: none."""
-        return self.step_floor_s.get(str(num_workers), 0.0)
-
-    def message(self) -> Message:
-        """Return this order as a control message."""
-        return {"kind": "order", **asdict(self)}
-
-    @classmethod
-    def from_message(cls, message: Message) -> ReplicaOrder:
-        """Return the order in a control message."""
-        fields = {key: value for key, value in message.items() if key != "kind"}
-        return cls(**{**fields, "founders": tuple(fields["founders"])})
+        return self.step_floors_s.get(str(num_workers), 0.0)
 
 
-@dataclass(frozen=True, slots=True)
-class LighthouseOrder:
-    """Settings of a job's lighthouse."""
+class LighthouseOrder(Message, frozen=True, kw_only=True, tag="lighthouse_order"):
+    """Driver to lighthouse, after its greeting: its settings."""
 
     address: str
-    min_replicas: int
-    join_timeout_s: float
-    quorum_tick_s: float
-    heartbeat_timeout_s: float
-
-    def message(self) -> Message:
-        """Return this order as a control message."""
-        return {"kind": "order", **asdict(self)}
-
-    @classmethod
-    def from_message(cls, message: Message) -> LighthouseOrder:
-        """Return the order in a control message."""
-        return cls(**{key: value for key, value in message.items() if key != "kind"})
+    min_replicas: Count
+    join_timeout_s: Seconds
+    quorum_tick_s: Seconds
+    heartbeat_timeout_s: Seconds
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Membership that the driver wants. Replicas obey one after a step in which all hear of it."""
+class Target(Message, frozen=True, kw_only=True, tag="target"):
+    """Driver to replica: the membership that the driver wants.
 
-    number: int
+    Replicas obey a target after a step in which all hear of it.
+    """
+
+    number: Count
     """Targets of a job count from 1; a later one replaces an earlier one."""
-    members: tuple[int, ...]
+    members: tuple[Count, ...]
     """Numbers of the replicas."""
-    global_batch: int
+    global_batch: Count
     """Batch of the first step in which exactly these replicas train, and of all later steps."""
-    leaving: tuple[int, ...] = ()
+    leaving: tuple[Count, ...] = ()
     """Numbers of the replicas that leave when the target becomes known."""
-
-    def message(self) -> Message:
-        """Return this target as a control message."""
-        return {"kind": "target", **asdict(self)}
-
-    @classmethod
-    def from_message(cls, message: Message) -> Target:
-        """Return the target in a control message."""
-        members, leaving = tuple(message["members"]), tuple(message["leaving"])
-        return cls(message["number"], members, message["global_batch"], leaving)

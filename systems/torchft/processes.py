@@ -11,6 +11,7 @@ from systems.runtime.driver.job_protocol import JobServices, Saved
 from systems.runtime.driver.launch import mark_path, slot_environment
 from systems.runtime.wire.control import TOKEN_VARIABLE
 from systems.runtime.wire.kernels import Kernels, kernels_of
+from systems.runtime.wire.protocol import JsonObject
 from systems.torchft.options import TorchftOptions
 from systems.torchft.order import LighthouseOrder, ReplicaOrder
 
@@ -108,7 +109,7 @@ def replica_order(
         founders=founders,
         base_generation=base_generation,
         workload=order.workload.target,
-        options=order.workload.options,
+        options=JsonObject(order.workload.options),
         seed=order.seed,
         global_batch=global_batch,
         target_step=target_step,
@@ -117,7 +118,7 @@ def replica_order(
         checkpoint_every=runtime.checkpoint_every,
         digest_every=order.digest_every,
         evaluate_epochs=order.evaluate_epochs,
-        step_floor_s={str(count): floor for count, floor in order.step_floor_s.items()},
+        step_floors_s={str(count): floor for count, floor in order.step_floor_s.items()},
         device=runtime.device,
         device_type=slot.device_type,
         num_threads=kernels_of(slot).num_threads,

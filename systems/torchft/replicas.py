@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from harness.cluster import Cluster, Slot
 from harness.contracts.process import Exit
 from harness.contracts.training_order import TrainingOrder
 from systems.runtime.driver.job_protocol import JobServices, Saved
-from systems.runtime.wire.control import Message
 from systems.runtime.wire.control_server import Connection
-from systems.torchft import messages
+from systems.runtime.wire.messages import MayExit, SetTarget
+from systems.runtime.wire.protocol import Message
+from systems.torchft.messages import Go, LighthouseAt, LighthouseGreeting, ReplicaGreeting
 from systems.torchft.options import TorchftOptions
 from systems.torchft.processes import (
     last_generation,
@@ -155,17 +155,17 @@ class Replicas:
     def greeted(self, connection: Connection, *, global_batch: int, target_step: int) -> bool:
         """Send a process its order; return False if it is not expected."""
         greeting = connection.greeting
-        assert greeting is not None
-        number = greeting.get("number")
-        if greeting.get("run") != self.run or not isinstance(number, int):
+        assert isinstance(greeting, LighthouseGreeting | ReplicaGreeting)
+        if greeting.run != self.run:
             return False
-        if number == messages.LIGHTHOUSE:
+        if isinstance(greeting, LighthouseGreeting):
             if self._lighthouse is None or self._lighthouse_slot is None:
                 return False
             self.lighthouse_connection = connection
             order = lighthouse_order(self._options, self._cluster, self._lighthouse_slot)
-            self._services.send(connection, order.message())
+            self._services.send(connection, order)
             return True
+        number = greeting.number
         replica = self.by_number.get(number)
         if replica is None or not replica.lives or replica.connection is not None:
             return False
@@ -184,7 +184,7 @@ class Replicas:
             target_step=target_step,
             checkpoint=self._checkpoint,
         )
-        self._services.send(connection, own.message())
+        self._services.send(connection, own)
         self._introduce()
         return True
 
@@ -198,19 +198,19 @@ class Replicas:
             connection = replica.connection
             if self._address and connection is not None and not replica.has_address:
                 replica.has_address = True
-                self._services.send(connection, messages.join(self._address))
+                self._services.send(connection, LighthouseAt(address=self._address))
 
     def are_ready(self) -> bool:
         """Return whether all new replicas are ready, so that they can join together."""
         return all(replica.phases_s is not None for replica in self.new)
 
-    def go(self, hold: Message) -> None:
-        """Let all new replicas ask for a quorum, with the present command to hold."""
+    def go(self, target_step: int) -> None:
+        """Let all new replicas ask for a quorum, and tell them the present last step."""
         for replica in self.new:
             assert replica.connection is not None
             replica.has_gone = True
-            self._services.send(replica.connection, messages.go())
-            self._services.send(replica.connection, hold)
+            self._services.send(replica.connection, Go())
+            self._services.send(replica.connection, SetTarget(target_step=target_step))
 
     def preparation_s(self, numbers: Collection[int]) -> dict[str, float]:
         """Return the longest duration of each phase of the preparation of these replicas."""
@@ -233,7 +233,7 @@ class Replicas:
         for replica in self.by_number.values():
             is_meant = replica.has_left and (replica.is_leaving or not only_leaving)
             if is_meant and replica.connection is not None:
-                self._services.send(replica.connection, messages.leave())
+                self._services.send(replica.connection, MayExit())
 
     def drain(self) -> None:
         """Read all that the replicas have sent so far."""
@@ -309,7 +309,7 @@ class Replicas:
 
     def ends(self) -> list[tuple[Replica, Exit]]:
         """Return the ends that the job has not acted on yet; it must act on them now."""
-        found: list[tuple[Replica, Any]] = []
+        found: list[tuple[Replica, Exit]] = []
         for replica in self.by_number.values():
             if replica.end is not None and not replica.is_judged:
                 replica.is_judged = True

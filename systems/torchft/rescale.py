@@ -50,9 +50,18 @@ class Rescale:
     def next_target(self, number: int) -> Target:
         """Return the next target; ``number`` is the target's own."""
         if self.target is None and set(self.final) <= set(self.new):
-            target = Target(number, (*self.before, *self.new), self.batch_before)
+            target = Target(
+                number=number,
+                members=(*self.before, *self.new),
+                global_batch=self.batch_before,
+            )
         else:
-            target = Target(number, self.final, self.final_batch, self.leaving)
+            target = Target(
+                number=number,
+                members=self.final,
+                global_batch=self.final_batch,
+                leaving=self.leaving,
+            )
         self.target, self.is_obeyed = target, False
         return target
 

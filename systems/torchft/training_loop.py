@@ -9,8 +9,17 @@ from typing import Any
 
 from harness.contracts.marks import WorkerPhase
 from systems.runtime.tensors.state import digests
-from systems.runtime.wire.control import ControlClient, ControlError
+from systems.runtime.wire.control import ControlClient
 from systems.runtime.wire.groups import GroupLost
+from systems.runtime.wire.messages import (
+    Checkpoint,
+    CheckpointWritten,
+    MayExit,
+    Progress,
+    StepsDone,
+    StoppedAtCheckpoint,
+    finished,
+)
 from systems.runtime.worker.checkpoint import keep_only
 from systems.runtime.worker.evaluations import Evaluations
 from systems.runtime.worker.mark import PhaseMark
@@ -18,11 +27,19 @@ from systems.runtime.worker.pace import Pacer
 from systems.runtime.worker.periodic_checkpoint import PeriodicCheckpoint
 from systems.runtime.worker.session import Session, Stopwatch, begin, load, save
 from systems.runtime.worker.standby import program_for
-from systems.torchft import messages
 from systems.torchft.commands import Commands
 from systems.torchft.flat_reduction import FlatReduction
 from systems.torchft.interruption import Interruption
 from systems.torchft.membership import Membership, Quorum
+from systems.torchft.messages import (
+    GenerationBegun,
+    Go,
+    LighthouseAt,
+    ReplicaLeft,
+    ReplicaReady,
+    TargetObeyed,
+    TargetReached,
+)
 from systems.torchft.order import ReplicaOrder
 from systems.torchft.replica_log import ReplicaLog
 from systems.torchft.replica_trainer import ReplicaTrainer
@@ -51,8 +68,8 @@ class _Replica:
         self.mark = PhaseMark(order.mark)
         takes_state = order.checkpoint is not None or not order.founders
         program = program_for(order, stopwatch, takes_state=takes_state)
-        address = _expect(client, messages.JOIN)["address"]
-        self.membership = Membership(order, address, self._give, self._take)
+        lighthouse = client.expect(LighthouseAt).address
+        self.membership = Membership(order, lighthouse, self._give, self._take)
         stopwatch.done("group")
         self.reduction = FlatReduction(program.model, self.membership)
         self.session: Session = begin(order, program, self.reduction)
@@ -68,7 +85,7 @@ class _Replica:
         self.pacer = Pacer(0.0, is_before_update=True)
         self.evaluations = Evaluations(self.session, order.evaluate_epochs)
         self.checkpoints = Path(order.job_dir) / "checkpoints"
-        self.periodic = PeriodicCheckpoint(client, lambda: self._save(is_periodic=True))
+        self.periodic = PeriodicCheckpoint(client, lambda: self._save(CheckpointWritten))
         self.quorum: Quorum | None = None
         """Quorum that the shares belong to; None: the first is yet to come."""
         self.global_batch = order.global_batch
@@ -87,8 +104,8 @@ class _Replica:
 
     def run(self) -> None:
         """Run all steps, then leave."""
-        self.client.send(messages.ready(self.phases_s))
-        _expect(self.client, messages.GO)
+        self.client.send(ReplicaReady(phases_s=self.phases_s))
+        self.client.expect(Go)
         try:
             while not self.is_over:
                 self._attempt()
@@ -198,7 +215,7 @@ class _Replica:
             self.log.add(entry)
             self._report(quorum, phases_s, ended)
             if has_target:
-                self.client.send(messages.obeyed(self._standing(), words.target))
+                self.client.send(TargetObeyed(progress=self._progress(), target=words.target))
         self.log.last = entry
         self.reported, self.arrived = quorum.generation, self._arrival(quorum) or self.arrived
         ends = words.stop or self.session.is_done(words.target_step)
@@ -219,16 +236,22 @@ class _Replica:
 
     def _report(self, quorum: Quorum, phases_s: dict[str, float], ended: float) -> None:
         """Report the first step of a generation, the arrival at a target, or progress."""
-        standing = self._standing()
+        progress = self._progress()
         if quorum.generation != self.reported:
-            message = messages.generation(standing, quorum.members, quorum.is_whole, phases_s)
-            self.client.send(message)
+            self.client.send(
+                GenerationBegun(
+                    progress=progress,
+                    members=quorum.members,
+                    is_whole=quorum.is_whole,
+                    phases_s=phases_s,
+                )
+            )
             self.reported_at = ended
         elif ended - self.reported_at >= PROGRESS_EVERY_S:
-            self.client.offer(messages.progress(standing))
+            self.client.offer(StepsDone(progress=progress))
             self.reported_at = ended
         if (target := self._arrival(quorum)) > self.arrived:
-            self.client.send(messages.arrived(standing, target))
+            self.client.send(TargetReached(progress=progress, target=target))
 
     def _arrival(self, quorum: Quorum) -> int:
         """Return the number of the target that the last step has fulfilled; 0: none."""
@@ -238,8 +261,8 @@ class _Replica:
         is_there = quorum.is_whole and set(quorum.members) == set(target.members)
         return target.number if is_there else 0
 
-    def _standing(self) -> messages.Standing:
-        return messages.Standing(
+    def _progress(self) -> Progress:
+        return Progress(
             step=self.session.step,
             samples=self.session.data_state.consumed,
             step_s=self.interruption.usual_s,
@@ -277,8 +300,11 @@ class _Replica:
 
     # The end.
 
-    def _save(self, *, is_periodic: bool) -> None:
+    def _save(self, message: type[Checkpoint]) -> None:
         """Flush the logs, then write a checkpoint, so that every saved step has its line.
+
+        Args:
+            message: class of the message that tells the driver.
 
         Raises:
             OSError: the disk has no room; the previous checkpoint is unchanged.
@@ -289,13 +315,7 @@ class _Replica:
             manifest = save(self.session, self.checkpoints)
         now = time.monotonic()
         self.client.send(
-            messages.saved(
-                self._standing(),
-                str(manifest),
-                at=now,
-                save_s=now - started,
-                is_periodic=is_periodic,
-            )
+            message(progress=self._progress(), path=str(manifest), saved=now, save_s=now - started)
         )
         # only after the driver knows the new one: it may need the previous one until then
         keep_only(self.checkpoints, manifest)
@@ -318,33 +338,24 @@ class _Replica:
         self.mark.now(WorkerPhase.LEAVE)
         self.membership.leave()
         session = self.session
-        finished = session.is_done(self.commands.target_step) and not self.is_removed
+        is_finished = session.is_done(self.commands.target_step) and not self.is_removed
         if self.quorum is None:  # there was no step to make
             is_first = self.order.number == min(self.order.founders)
         else:
             is_first = self.quorum.is_first and not self.is_removed
-        left = messages.left(
-            self._standing(), finished=finished, is_first=is_first, overruns=self.overruns
+        self.client.send(
+            ReplicaLeft(
+                progress=self._progress(),
+                finished=is_finished,
+                is_first=is_first,
+                overruns=self.overruns,
+            )
         )
-        self.client.send(left)
-        if is_first and finished:
-            results: dict[str, Any] = dict(digests(session.model, session.optimizer))
-            results |= self.evaluations.now()
-            self.client.send(messages.finished(self._standing(), results))
+        if is_first and is_finished:
+            found = digests(session.model, session.optimizer)
+            self.client.send(finished(self._progress(), found, self.evaluations.now()))
         elif is_first:
-            self._save(is_periodic=False)
+            self._save(StoppedAtCheckpoint)
         else:
-            while self.client.receive(None)["kind"] != messages.EXIT:
+            while not isinstance(self.client.next_message(None), MayExit):
                 pass  # commands for replicas that still train
-
-
-def _expect(client: ControlClient, kind: str) -> dict[str, Any]:
-    """Wait for the driver's message of a kind.
-
-    Raises:
-        ControlError: it sent another one.
-    """
-    message = client.receive(None)  # the driver limits how long a start may take
-    if message["kind"] != kind:
-        raise ControlError(f"the driver sent {message['kind']!r} instead of {kind}")
-    return message

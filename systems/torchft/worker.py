@@ -7,9 +7,9 @@ import os
 from collections.abc import Sequence
 
 from systems.restart.main import work
-from systems.runtime.wire.control import TOKEN_VARIABLE, ControlClient, Message
+from systems.runtime.wire.control import TOKEN_VARIABLE, ControlClient
 from systems.runtime.wire.name_lookups import is_plain, never_look_up_names
-from systems.torchft import messages
+from systems.torchft.messages import TO_REPLICA, ReplicaGreeting
 from systems.torchft.order import ReplicaOrder
 
 
@@ -19,11 +19,16 @@ def main(argv: Sequence[str]) -> int:
     address, port, job_id, run, number = argv
     if is_plain(address):
         never_look_up_names()  # torchft's threads connect to stores, too
-    token = os.environ.pop(TOKEN_VARIABLE, "")
-    greeting = messages.greeting(job_id, int(run), int(number), token)
-    work(ControlClient(address, int(port), greeting), _train)
+    greeting = ReplicaGreeting(
+        job_id=job_id,
+        run=int(run),
+        number=int(number),
+        token=os.environ.pop(TOKEN_VARIABLE, ""),
+        pid=os.getpid(),
+    )
+    work(ControlClient(address, int(port), greeting, TO_REPLICA), _train, ReplicaOrder)
 
 
-def _train(message: Message, client: ControlClient, ordered_at: float) -> None:
+def _train(order: ReplicaOrder, client: ControlClient, ordered_at: float) -> None:
     loop = importlib.import_module("systems.torchft.training_loop")
-    loop.train(ReplicaOrder.from_message(message), client, ordered_at)
+    loop.train(order, client, ordered_at)

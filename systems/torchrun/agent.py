@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from systems.runtime.wire.control import TOKEN_VARIABLE, ControlClient
-from systems.runtime.wire.protocol import ControlError, kind_of
 from systems.torchrun.messages import TO_AGENT, AgentGreeting, KillWorker, Ready
 from systems.torchrun.order import AgentOrder
 
@@ -68,9 +67,7 @@ def _run(client: ControlClient, worker: Sequence[str]) -> int:
 
     report_to(client)
     client.send(Ready())
-    order = client.next_message(ORDER_TIMEOUT_S)
-    if not isinstance(order, AgentOrder):
-        raise ControlError(f"the driver sent {kind_of(order)!r} instead of an order")
+    order = client.expect(AgentOrder, ORDER_TIMEOUT_S)
     threading.Thread(target=_obey, args=(client,), name="obey", daemon=True).start()
     arguments = [*order.arguments(), "--module", "systems.runtime.wire.process", *worker]
     print("torchrun", *arguments, flush=True)

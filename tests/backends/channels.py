@@ -10,6 +10,7 @@ from systems.restart.order import TO_WORKER, WorkerOrder
 from systems.runtime.wire import messages as shared
 from systems.runtime.wire.protocol import Message
 from systems.script import messages as script
+from systems.torchft import messages as torchft
 from systems.torchrun import messages as torchrun
 
 _SERVERS = {
@@ -18,6 +19,7 @@ _SERVERS = {
     "leader": elastic.LEADER_CHANNELS,
     "torchrun": torchrun.CHANNELS,
     "script": script.CHANNELS,
+    "torchft": torchft.CHANNELS,
 }
 DIRECTIONS = {
     "to store": shared.TO_STORE,
@@ -26,6 +28,8 @@ DIRECTIONS = {
     "leader to worker": elastic.FROM_LEADER,
     "torchrun to agent": torchrun.TO_AGENT,
     "answers": script.TO_ASKING,
+    "torchft to lighthouse": torchft.TO_LIGHTHOUSE,
+    "torchft to replica": torchft.TO_REPLICA,
     **{
         f"{name} after {greeting.__name__}": inbound
         for name, server in _SERVERS.items()
@@ -40,6 +44,8 @@ TABLES = (
     *(elastic.DRIVER_TO_MEMBER, elastic.DRIVER_TO_LEADER, elastic.MEMBER_TO_DRIVER),
     *(elastic.LEADER_TO_DRIVER, elastic.MEMBER_TO_LEADER, elastic.LEADER_TO_MEMBER),
     *(torchrun.DRIVER_TO_AGENT, torchrun.AGENT_TO_DRIVER),
+    *(torchft.DRIVER_TO_LIGHTHOUSE, torchft.DRIVER_TO_REPLICA),
+    *(torchft.LIGHTHOUSE_TO_DRIVER, torchft.REPLICA_TO_DRIVER),
     *(script.REQUESTS, script.CHANGES, script.ANSWERS),
     (WorkerOrder,),
     tuple({greeting for server in _SERVERS.values() for greeting in server.inbound}),

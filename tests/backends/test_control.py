@@ -311,25 +311,14 @@ def test_a_known_worker_that_sends_nonsense_loses_its_own_connection_alone(recor
     other.close()
 
 
-def test_a_backend_without_channels_gets_plain_messages(recorder):
-    """Its token is checked as any other's, and its workers' nonsense is refused."""
-    recorder.admissions["job"] = Admission("secret", None)
-    greeting = {"kind": "greeting", "job_id": "job", "token": "secret", "pid": 1, "rank": 0}
-    client = ControlClient(*recorder.server.address, greeting, on_end=lambda: None)
-    client.send({"kind": "odd", "loss": float("inf"), "text": "ä"})
-    recorder.until(lambda: len(recorder.messages) == 2)
-    told = {name: value for name, value in greeting.items() if name != "token"}
-    assert recorder.messages == [told, {"kind": "odd", "loss": float("inf"), "text": "ä"}]
-    recorder.server.send(recorder.connections[0], BeatRequest())
-    recorder.server.send(recorder.connections[0], {"kind": "go"})
-    recorder.until(lambda: len(recorder.messages) == 3)
-    assert recorder.messages[2] == {"kind": "beat"}
-    assert client.receive(10) == {"kind": "go"}
-    for line in (b"{}\n", b"[]\n", b'{"kind":1}\n', b"[" * 9000 + b"\n", b"9" * 5000 + b"\n"):
-        assert _refused(recorder, json.dumps(greeting).encode() + b"\n" + line)
-    wrong = {**greeting, "token": "Secret"}
-    assert _refused(recorder, json.dumps(wrong).encode() + b"\n")
-    assert len(recorder.messages) == 3 + 5
+def test_a_message_of_another_class_than_the_expected_one_is_refused(recorder):
+    client = ControlClient(*recorder.server.address, GREETING, TO_WORKER, on_end=lambda: None)
+    recorder.until(lambda: recorder.messages)
+    for message in (SetTarget(target_step=3), Stop()):
+        recorder.server.send(recorder.connections[0], message)
+    assert client.expect(SetTarget, 10) == SetTarget(target_step=3)
+    with pytest.raises(ControlError, match="the driver sent 'stop' instead of 'set_target'"):
+        client.expect(SetTarget, 10)
     client.close()
 
 

@@ -33,6 +33,8 @@ from systems.runtime.wire.protocol import (
 )
 from systems.script import messages as script
 from systems.script.user_job import UserJob
+from systems.torchft import messages as torchft
+from systems.torchft.job import TorchftJob
 from systems.torchrun import messages as torchrun
 from systems.torchrun.agents import Agents
 from systems.torchrun.job import TorchrunJob
@@ -253,6 +255,14 @@ def test_a_torchrun_job_handles_all_that_it_accepts():
     others = matched(Agents.heard)
     assert names(channels[torchrun.AgentGreeting].classes) <= others
     assert names(channels[StoreGreeting].classes) <= others
+
+
+def test_a_torchft_job_handles_all_that_it_accepts():
+    channels = torchft.CHANNELS.inbound
+    replicas = matched(TorchftJob._heard_replica)
+    assert names(channels[torchft.ReplicaGreeting].classes) <= replicas
+    lighthouse = matched(TorchftJob._heard_lighthouse)
+    assert names(channels[torchft.LighthouseGreeting].classes) <= lighthouse
 
 
 def test_a_script_s_job_handles_all_that_it_accepts():

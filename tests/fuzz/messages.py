@@ -16,12 +16,15 @@ from systems.runtime.wire.control import MAX_GREETING_BYTES, LineBuffer
 from systems.runtime.wire.control_server import Admission, Channels, Connection, ControlServer
 from systems.runtime.wire.protocol import ControlError, Inbound, Message, encode
 from systems.script import messages as script
+from systems.torchft import messages as torchft
+from systems.torchft.order import Target as MembershipTarget
 from systems.torchrun import messages as torchrun
 from tests.fuzz.edits import Choices
 from tests.fuzz.target import Target
 
 _SERVERS = (
     RESTART, elastic.DRIVER_CHANNELS, elastic.LEADER_CHANNELS, torchrun.CHANNELS, script.CHANNELS,
+    torchft.CHANNELS,
 )  # fmt: skip
 _DIRECTIONS: tuple[Inbound, ...] = (
     shared.TO_STORE,
@@ -30,6 +33,8 @@ _DIRECTIONS: tuple[Inbound, ...] = (
     elastic.FROM_LEADER,
     torchrun.TO_AGENT,
     script.TO_ASKING,
+    torchft.TO_LIGHTHOUSE,
+    torchft.TO_REPLICA,
     *(inbound for server in _SERVERS for inbound in server.inbound.values()),
 )
 _SIZES = (1, 7, 64, 1 << 16)
@@ -80,6 +85,9 @@ _SEEDS: tuple[Message, ...] = (
     shared.finished(_PROGRESS, {"digest": "ab"}, {"loss": float("nan")}),
     elastic.HaltedAt(number=4, report=Halted(3, -1, "h", 5, "", _MEMBERS, 2, ("w3",))),
     torchrun.Measured(phase="stop", began=1.0, ended=2.0),
+    torchft.GenerationBegun(progress=_PROGRESS, members=(0, 1), is_whole=True, phases_s={"g": 1.0}),
+    MembershipTarget(number=1, members=(0, 2), global_batch=12, leaving=(1,)),
+    torchft.ReplicaGreeting(job_id="job", token="secret", run=1, number=0, pid=1),
     script.Profile(steps=3, min=1, max=2),
     script.RequestAnswer(status="done", step=3, slots=(0, 1), stopping_time_s=None),
     shared.RankGreeting(job_id="job", token="secret", generation=1, rank=0, pid=1),

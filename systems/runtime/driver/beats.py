@@ -125,11 +125,11 @@ def _processor_s(connection: Connection) -> float | None:
     The result is None if the time is not known, as on another host.
     """
     greeting = connection.greeting
-    pid = greeting.pid if isinstance(greeting, ProcessGreeting) else greeting["pid"]
+    assert isinstance(greeting, ProcessGreeting)
     if not connection.is_of_this_host:
         return None
     try:
-        times = psutil.Process(pid).cpu_times()
+        times = psutil.Process(greeting.pid).cpu_times()
     except psutil.Error:
         return None
     return float(times.user + times.system)

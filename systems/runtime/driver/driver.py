@@ -12,7 +12,6 @@ import signal
 import sys
 import time
 from functools import partial
-from typing import Any
 
 from harness.cluster import Cluster
 from harness.contracts.backend_reports import Report, ReportKind
@@ -29,10 +28,10 @@ from systems.runtime.driver.job_protocol import (
 )
 from systems.runtime.driver.slots_check import slots_problem
 from systems.runtime.driver.warm_pool import RuntimeSetupError, WarmPool
-from systems.runtime.wire.control_server import Admission, Channels, Connection, ControlServer
+from systems.runtime.wire.control_server import Admission, Connection, ControlServer
 from systems.runtime.wire.messages import Warned
 from systems.runtime.wire.options import RuntimeOptions
-from systems.runtime.wire.protocol import kind_of
+from systems.runtime.wire.protocol import Message
 
 # Bounded, since a killed process may still wait for a disk that does not answer.
 CLOSE_TIMEOUT_S = 20.0
@@ -101,8 +100,7 @@ class Driver:
         )
         job = self._make_job(order, services, before)
         self._jobs[order.job_id] = job
-        channels: Channels | None = getattr(job, "channels", None)
-        self._admissions[order.job_id] = Admission(token, channels)
+        self._admissions[order.job_id] = Admission(token, job.channels)
         self._warming.begins(order, change)
         # Last: ``begin`` launches processes, which need the job's entries in both dictionaries.
         job.begin(change)
@@ -202,10 +200,9 @@ class Driver:
         self._owners[handle] = self._jobs[job_id]
         return handle
 
-    def _on_message(self, connection: Connection, message: Any) -> None:
+    def _on_message(self, connection: Connection, message: Message) -> None:
         greeting = connection.greeting
-        is_plain = isinstance(greeting, dict)
-        job_id = greeting["job_id"] if is_plain else greeting.job_id
+        job_id = greeting.job_id
         if message is greeting:
             job = self._jobs[job_id]
             if job.greeted(connection):
@@ -214,9 +211,7 @@ class Driver:
                 self._server.close_connection(connection)
         elif connection in self._speakers:
             self._speakers[connection].heard(connection, message)
-            if is_plain and message["kind"] == kind_of(Warned):
-                print(f"warning: job {job_id}: {message['text']}", file=sys.stderr)
-            elif isinstance(message, Warned):
+            if isinstance(message, Warned):
                 print(f"warning: job {job_id}: {message.text}", file=sys.stderr)
 
     def _on_closed(self, connection: Connection) -> None:

@@ -7,7 +7,7 @@ makes a new job object. All its methods are called on the driver's one thread.
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -16,7 +16,7 @@ from harness.contracts.change import Change
 from harness.contracts.launcher import Launcher
 from harness.contracts.process import Exit, ProcessSpec
 from harness.contracts.training_order import TrainingOrder
-from systems.runtime.wire.control_server import Connection, ControlServer
+from systems.runtime.wire.control_server import Channels, Connection, ControlServer
 from systems.runtime.wire.messages import Checkpoint
 from systems.runtime.wire.protocol import Message
 
@@ -46,17 +46,19 @@ class JobServices:
         """Send SIGKILL to a process; do nothing if it has ended."""
         self.launcher.signal(handle, signal.SIGKILL)
 
-    def send(self, connection: Connection, message: Message | Mapping[str, Any]) -> None:
+    def send(self, connection: Connection, message: Message) -> None:
         """Queue a message; drop it if the connection is closed."""
         self.server.send(connection, message)
 
 
 class DrivenJob(Protocol):
-    """State machine of one job. Implementations: ``JobGroup``, ``ElasticJob``.
+    """State machine of one job. Implementations: ``JobGroup``, ``ElasticJob``, ``TorchrunJob``,
+    ``TorchftJob``."""
 
-    A property ``channels`` names the greetings and messages that the job accepts from its
-    processes. A job without it gets plain messages (``wire.plain_messages``).
-    """
+    @property
+    def channels(self) -> Channels:
+        """Greetings and messages that the job accepts from its processes."""
+        ...
 
     @property
     def step(self) -> int:
@@ -150,11 +152,6 @@ class Saved:
     def of(cls, message: Checkpoint) -> Saved:
         """Return the checkpoint that a worker's message describes."""
         return cls(message.path, message.progress.step, message.progress.samples)
-
-    @classmethod
-    def from_message(cls, message: Mapping[str, Any]) -> Saved:
-        """Return the checkpoint that a plain message describes."""
-        return cls(message["path"], message["step"], message["samples"])
 
 
 @dataclass(frozen=True, slots=True)

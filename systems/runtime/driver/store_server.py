@@ -29,7 +29,7 @@ from systems.runtime.wire.messages import (
     StoreReady,
 )
 from systems.runtime.wire.name_lookups import is_plain, never_look_up_names
-from systems.runtime.wire.protocol import ControlError, kind_of, sendable
+from systems.runtime.wire.protocol import ControlError, sendable
 
 ORDER_TIMEOUT_S = 60.0
 BEAT_S = 0.5
@@ -42,10 +42,7 @@ def main(argv: Sequence[str]) -> int:
     greeting = StoreGreeting(job_id=job_id, token=token, pid=os.getpid())
     client = ControlClient(address, int(port), greeting, TO_STORE)
     try:
-        order = client.next_message(ORDER_TIMEOUT_S)
-        if not isinstance(order, StoreOrder):
-            raise ControlError(f"the driver sent {kind_of(order)!r} instead of an order")
-        server = StoreServer(order.address)
+        server = StoreServer(client.expect(StoreOrder, ORDER_TIMEOUT_S).address)
         client.send(StoreReady(address=server.address, port=server.port))
         while not _is_over(client):
             with suppress(OSError):  # a driver that has gone ends this process

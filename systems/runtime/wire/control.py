@@ -16,50 +16,37 @@ import select
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any, Generic, TypeAlias, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
-from systems.runtime.wire import protocol
 from systems.runtime.wire.messages import Beat, BeatRequest
-from systems.runtime.wire.plain_messages import PlainMessage, decode_plain, encode_plain
 from systems.runtime.wire.protocol import (
     MAX_MESSAGE_BYTES,
     ControlError,
     Greeting,
     Inbound,
+    Message,
+    encode,
     kind_of,
 )
 
-__all__ = ["ControlError"]
-
-Message: TypeAlias = PlainMessage
-"""Message of a backend that has not declared its ``Channels``."""
 TOKEN_VARIABLE = "ELASTRACE_CONTROL_TOKEN"
 """Environment variable in which a worker finds its job's token; removed once read."""
 MAX_GREETING_BYTES = 4096
 CONNECT_TIMEOUT_S = 30.0
-PLAIN_BEAT_REQUEST = {"kind": kind_of(BeatRequest)}
 EXIT_DRIVER_GONE = 76
 """Exit code of a worker that has lost its driver."""
 
-M = TypeVar("M")
+L = TypeVar("L")
+M = TypeVar("M", bound=Message)
 
 
-def encode(message: protocol.Message | Mapping[str, Any]) -> bytes:
-    """Return a message as one line; a mapping is a plain message (``plain_messages``).
-
-    Raises:
-        ControlError: the message is too long, or holds something that JSON cannot express.
-    """
-    return encode_plain(message) if isinstance(message, Mapping) else protocol.encode(message)
-
-
-class LineBuffer(Generic[M]):
+class LineBuffer(Generic[L]):
     """Parser that turns arriving bytes into messages."""
 
     def __init__(
-        self, decode: Callable[[bytes], M], limit: int = MAX_MESSAGE_BYTES, sender: str = ""
+        self, decode: Callable[[bytes], L], limit: int = MAX_MESSAGE_BYTES, sender: str = ""
     ) -> None:
         """Begin without any byte.
 
@@ -75,7 +62,7 @@ class LineBuffer(Generic[M]):
         self.sender = sender
         self._rest = b""
 
-    def feed(self, data: bytes) -> Iterator[M]:
+    def feed(self, data: bytes) -> Iterator[L]:
         """Yield the messages that ``data`` completes, singly, so that limit and decoder may change
         between them.
 
@@ -110,8 +97,8 @@ class ControlClient:
         self,
         address: str,
         port: int,
-        greeting: Greeting | Mapping[str, Any],
-        inbound: Inbound | None = None,
+        greeting: Greeting,
+        inbound: Inbound,
         *,
         on_message: Callable[[Any], None] | None = None,
         on_end: Callable[[], None] | None = None,
@@ -123,8 +110,7 @@ class ControlClient:
             address: address of the other side.
             port: port of the other side.
             greeting: first message, with the token.
-            inbound: messages that this side accepts; any other ends the connection. None: plain
-                messages (``plain_messages``).
+            inbound: messages that this side accepts; any other ends the connection.
             on_message: takes every message on the reading thread. None: beats are answered, and all
                 other messages go to the inbox.
             on_end: called when the other side has closed the connection. None: this process then
@@ -141,42 +127,46 @@ class ControlClient:
         """Messages that nothing has taken yet, and what other threads of this process put there."""
         self._on_message = on_message or self._take
         self._on_end = on_end
-        self._buffer: LineBuffer[Any] = LineBuffer(inbound or decode_plain, sender=sender)
+        self._buffer: LineBuffer[Message] = LineBuffer(inbound, sender=sender)
         # The training thread sends, and the reading thread answers beats: lines must not mix.
         self._lock = threading.Lock()
         self._leaving = False
         self.send(greeting)
         threading.Thread(target=self._read, name="control", daemon=True).start()
 
-    def send(self, message: protocol.Message | Mapping[str, Any]) -> None:
+    def send(self, message: Message) -> None:
         """Send a message; wait if the socket's buffer is full."""
         line = encode(message)
         with self._lock:
             self._socket.sendall(line)
 
-    def offer(self, message: protocol.Message | Mapping[str, Any]) -> None:
+    def offer(self, message: Message) -> None:
         """Send a message only if the socket has room; for messages that the next one supersedes."""
         if select.select([], [self._socket], [], 0)[1]:
             self.send(message)
 
-    def receive(self, timeout_s: float | None) -> Message:
-        """Return the next plain message, of a client without ``inbound``.
-
-        Raises:
-            ControlError: no message came in time.
-        """
-        return cast(Message, self.next_message(timeout_s))
-
-    def next_message(self, timeout_s: float | None) -> protocol.Message:
+    def next_message(self, timeout_s: float | None) -> Message:
         """Return the next message, which is one of ``inbound``.
 
         Raises:
             ControlError: no message came in time.
         """
         try:
-            return cast(protocol.Message, self.inbox.get(timeout=timeout_s))
+            message: Message = self.inbox.get(timeout=timeout_s)
         except queue.Empty:
             raise ControlError(f"the driver has said nothing for {timeout_s} s") from None
+        return message
+
+    def expect(self, kind: type[M], timeout_s: float | None = None) -> M:
+        """Return the next message, which must be of this class.
+
+        Raises:
+            ControlError: another message came, or none in time.
+        """
+        message = self.next_message(timeout_s)
+        if not isinstance(message, kind):
+            raise ControlError(f"the driver sent {kind_of(message)!r} instead of {kind_of(kind)!r}")
+        return message
 
     def arrived(self) -> list[Any]:
         """Return the messages that have already arrived, without waiting."""
@@ -200,10 +190,10 @@ class ControlClient:
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
-    def _take(self, message: protocol.Message | Mapping[str, Any]) -> None:
+    def _take(self, message: Message) -> None:
         """Answer a beat on the reading thread, so that a long step does not delay it; queue all
         else."""
-        if isinstance(message, BeatRequest) or message == PLAIN_BEAT_REQUEST:
+        if isinstance(message, BeatRequest):
             self.send(Beat())
         else:
             self.inbox.put(message)

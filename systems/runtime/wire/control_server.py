@@ -14,8 +14,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from systems.runtime.wire.control import MAX_GREETING_BYTES, LineBuffer, encode
-from systems.runtime.wire.plain_messages import decode_plain
+from systems.runtime.wire.control import MAX_GREETING_BYTES, LineBuffer
 from systems.runtime.wire.protocol import (
     MAX_MESSAGE_BYTES,
     VERSION,
@@ -25,6 +24,7 @@ from systems.runtime.wire.protocol import (
     Inbound,
     Message,
     decoded,
+    encode,
 )
 
 # A connection that never greets must not hold one of the ``MAX_STRANGERS`` places.
@@ -49,8 +49,8 @@ class Admission:
 
     token: str
     """Token that each of them must show."""
-    channels: Channels | None
-    """Greetings and messages; None: plain messages (``plain_messages``)."""
+    channels: Channels
+    """Greetings and messages that are accepted."""
 
 
 Admit: TypeAlias = Callable[[str], Admission | None]
@@ -78,8 +78,7 @@ class Connection:
         self.peer = peer
         self.since = time.monotonic()
         self.greeting: Any = None
-        """Greeting of a known process: a ``Greeting``, or a plain message of a backend without
-        ``Channels``; None before it."""
+        """``Greeting`` of a known process; None before it."""
         self.is_open = True
         self.buffer: LineBuffer[Any] = LineBuffer(partial(decode, self), MAX_GREETING_BYTES)
         self.outgoing = b""
@@ -138,6 +137,10 @@ class ControlServer:
         name = self._listener.getsockname()
         return str(name[0]), int(name[1])
 
+    def fileno(self) -> int:
+        """Return a descriptor that is readable when ``wait`` has something to handle."""
+        return self._selector.fileno()
+
     def wait(self, timeout_s: float) -> None:
         """Handle what arrives; return after the first of it, or after ``timeout_s``."""
         for key, events in self._selector.select(max(0.0, timeout_s)):
@@ -154,7 +157,7 @@ class ControlServer:
             if now - connection.since > GREETING_TIMEOUT_S:
                 self._refuse(connection, "no greeting in time")
 
-    def send(self, connection: Connection, message: Message | Mapping[str, Any]) -> None:
+    def send(self, connection: Connection, message: Message) -> None:
         """Queue a message; drop it if the connection is closed."""
         if connection.is_open:
             connection.outgoing += encode(message)
@@ -213,7 +216,7 @@ class ControlServer:
         self._strangers.add(connection)
         self._selector.register(sock, selectors.EVENT_READ, connection)
 
-    def _greet(self, connection: Connection, line: bytes) -> Greeting | dict[str, Any]:
+    def _greet(self, connection: Connection, line: bytes) -> Greeting:
         """Return the greeting on a stranger's first line, without its token.
 
         The token is judged before anything else, and the rest of the line only after it.
@@ -228,12 +231,6 @@ class ControlServer:
             opening.token.encode(), admission.token.encode()
         ):
             raise ControlError("the token is wrong")
-        if admission.channels is None:
-            plain = decode_plain(line)
-            connection.buffer.decode = decode_plain
-            connection.buffer.limit = MAX_MESSAGE_BYTES
-            connection.buffer.sender = f"a process of job {opening.job_id} at {connection.peer}"
-            return {name: value for name, value in plain.items() if name != "token"}
         if opening.version != VERSION:
             raise ControlError(
                 f"it speaks version {opening.version} of the control protocol, and this process"
