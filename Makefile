@@ -25,7 +25,7 @@ OFFLINE := $(if $(WHEELHOUSE),--isolated --no-index --find-links $(WHEELHOUSE))
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help env run smoke test test-long test-soak gpu validate report ui check wheelhouse clean
+.PHONY: help env run smoke test test-long test-soak gpu validate report ui docs check wheelhouse clean
 
 help: ## List what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' \
@@ -63,6 +63,11 @@ report: $(INSTALLED) ## Draw every figure and verdict from results/reference/
 
 ui: $(INSTALLED) ## Open MLflow on the embedded store
 	@$(PY) -m harness.tracking ui
+
+# The variable silences an advertisement of the theme. Never -q: nothing is strict with it.
+docs: $(INSTALLED) ## The documentation as a site; a dead link or a page without a place fails
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build
+	@echo "Docs: results/site/docs/index.html"
 
 check: $(INSTALLED) ## Lint, format, import rules, words, types
 	@$(PY) -m ruff check .

@@ -1,0 +1,97 @@
+"""The documentation as a site: it builds strictly, and what is wrong in it ends the build."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from html.parser import HTMLParser
+
+import pytest
+
+from tests.artifact.shown import ROOT
+
+DOCUMENTS = ("ARTIFACT.md", "CHANGELOG.md", "CONTRIBUTING.md", "DATA_LICENSES.md", "README.md")
+
+
+def build(folder, site):
+    return subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(site)],
+        cwd=folder,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("docs") / "site"
+    done = build(ROOT, folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+class Loaded(HTMLParser):
+    """What a page loads when it is opened."""
+
+    def __init__(self):
+        super().__init__()
+        self.addresses = []
+
+    def handle_starttag(self, tag, attrs):
+        given = dict(attrs)
+        if tag in ("script", "img", "iframe", "source"):
+            self.addresses.append(given.get("src"))
+        if tag == "link" and given.get("rel") != "canonical":
+            self.addresses.append(given.get("href"))
+
+
+def test_nothing_is_loaded_from_another_host(site):
+    pages = sorted(site.rglob("*.html"))
+    assert len(pages) > 30
+    for page in pages:
+        parser = Loaded()
+        parser.feed(page.read_text(encoding="utf-8"))
+        loaded = [address for address in parser.addresses if address]
+        assert loaded
+        assert not [address for address in loaded if re.match(r"(https?:)?//", address)], page
+    styles = "".join(path.read_text(encoding="utf-8") for path in site.rglob("*.css"))
+    assert not re.findall(r"(?:url\(|@import )[\"']?(?:https?:)?//", styles)
+
+
+def test_documents_of_the_root_folder_are_pages(site):
+    shown = (site / "artifact.html").read_text(encoding="utf-8")
+    assert 'href="reference/claims.html"' in shown
+    assert "test_" not in "".join(path.name for path in site.glob("*.html"))
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A copy of what the site is made of."""
+    shutil.copytree(ROOT / "docs", tmp_path / "docs", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in (*DOCUMENTS, "mkdocs.yml"):
+        shutil.copy(ROOT / name, tmp_path)
+    for name in ("harness", "configs", "systems", "workloads", "reports", "tests", "results"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("page", "text", "complaint"),
+    [
+        ("reference/glossary.md", "[gone](gone.md)", "links to gone.md, which is not there"),
+        ("reference/glossary.md", "[gone](../../harness/gone.py)", "../../harness/gone.py"),
+        ("reference/glossary.md", "[gone](claims.md#gone)", "does not contain an anchor '#gone'"),
+        ("reference/glossary.md", "![gone](../images/gone.png)", "../images/gone.png"),
+        ("reference/without_a_place.md", "# Page", "without_a_place.md"),
+    ],
+    ids=["dead link", "dead link to a source", "dead anchor", "dead image", "no place in nav"],
+)
+def test_what_is_wrong_ends_the_build(checkout, page, text, complaint):
+    with (checkout / "docs" / page).open("a", encoding="utf-8") as file:
+        file.write(f"\n{text}\n")
+    done = build(checkout, checkout / "site")
+    assert done.returncode == 1
+    assert complaint in done.stdout + done.stderr
