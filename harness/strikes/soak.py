@@ -30,7 +30,7 @@ _STREAM: Final = 0x50AC
 _SAMPLE_EVERY_S: Final = 2.0
 _ARRIVALS_EVERY_S: Final = 4.0
 """Mean seconds from one job to the next."""
-_STRIKES_EVERY_S: Final = 10.0
+_STRIKES_EVERY_S: Final = 20.0
 """Mean seconds from one strike to the next. Strikes must leave every job time for progress: the run
 fails once the machine has failed a job five times without progress."""
 _CHECKPOINTS: Final = "backend.checkpoint_every=200"
@@ -135,7 +135,7 @@ def soak(backend: str, seed: int, minutes: float, folder: Path) -> dict[str, Any
     for arrival_s in arrivals_s:
         slots = int(rng.integers(1, 3))
         most = int(rng.integers(slots, 5))
-        rows.append(f"{arrival_s},{slots},{most},{24 * int(rng.integers(200, 2000))}")
+        rows.append(f"{arrival_s},{slots},{most},{24 * int(rng.integers(100, 800))}")
     (folder / "struck.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
     (folder / "struck.yaml").write_text(TRACE, encoding="utf-8")
     strikes = _strikes(rng, lasting_s)
