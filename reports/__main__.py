@@ -15,16 +15,17 @@ from pathlib import Path
 
 from harness.configuration.compose import is_file
 from harness.configuration.study import study_name
-from harness.errors import UserError
+from harness.errors import StoredDataError, UserError
 from harness.files.safe_names import file_name
 from harness.machine.interrupts import run_command
-from harness.results.store import REFERENCE, RESULT_DIRS, RUNS, StoreError
-from harness.results.tables import TableError
+from harness.results.archive import located
+from harness.results.store import REFERENCE, RESULT_DIRS, RUNS
 from reports.claims import kept, ledger, wording
 from reports.claims.verdicts import judge
 from reports.drawing.figure import Drawing
 from reports.drawing.files import FORMATS
 from reports.figures import FIGURES, checked
+from reports.perfetto import files as timelines
 from reports.runs.selection import ReportRun, SelectionError, name, select
 from reports.site import about, page_figures
 from reports.site import build as overview
@@ -49,17 +50,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         study = _study(chosen.study)
         chosen.out = chosen.out or _default_out(study, chosen.figures)
-        directories = chosen.results or [path for path in RESULT_DIRS if path.is_dir()]
+        results = [located(path) for path in chosen.results or ()]
+        directories = results or [path for path in RESULT_DIRS if path.is_dir()]
         runs = select(directories or list(RESULT_DIRS), study)
         checked(chosen.figures or (), "--figures")
         if chosen.accept and (study or chosen.figures or len(directories) != 1):
             raise SelectionError("--accept is for all verdicts of one folder; give one --results")
+        if chosen.perfetto:
+            return _write_timelines(chosen.out, runs)
         if study or chosen.figures:
             return _draw_page(chosen, study, command, runs)
         return _draw_site(chosen, command, directories, runs)
-    except (SelectionError, StoreError, TableError, UserError) as error:
+    except (StoredDataError, UserError) as error:
         print(error, file=sys.stderr)
         return 2
+
+
+def _write_timelines(out: Path, runs: Sequence[ReportRun]) -> int:
+    """Write the timelines of the runs, say where they are, and return the exit code."""
+    written = timelines.write(out, runs)
+    for path in written:
+        print(path)
+    left_out = len(runs) - len(written)
+    if left_out:
+        print(f"{_counted(left_out, 'run')} without records of jobs and slots: no timeline")
+    print(f"{_counted(len(written), 'timeline')}: open a file in https://ui.perfetto.dev")
+    return 0
 
 
 def _draw_page(
@@ -181,6 +197,11 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--accept", action="store_true",
         help=f"accept the verdicts as they are now: write them to {kept.FILE} next to the records",
+    )  # fmt: skip
+    parser.add_argument(
+        "--perfetto", action="store_true",
+        help="instead of figures, write a timeline of each run, to open in Perfetto's UI, to the "
+             f"folder {timelines.FOLDER} of the report; for one run, give its folder as --results",
     )  # fmt: skip
     parser.add_argument("--formats", nargs="+", choices=FORMATS, default=[*FORMATS])
     return parser.parse_args(arguments)

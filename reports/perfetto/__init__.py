@@ -1,0 +1,1 @@
+"""Timelines of stored runs in the Chrome Trace Event Format, which Perfetto's UI opens."""
