@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.files.safe_names import file_name
-from harness.command_names import spelt
 from reports.perfetto.events import text
 from reports.perfetto.timeline import timeline
 from reports.runs.selection import ReportRun, SelectionError
