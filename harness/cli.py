@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from harness.comparison.as_recorded import recorded_rows
+from harness.comparison.as_recorded import recorded_lines
 from harness.comparison.assumptions import lines
 from harness.configuration.compose import is_file, parse_overrides, value_of
 from harness.configuration.fast_yaml import read_yaml
@@ -32,7 +32,7 @@ from harness.run.plan import Library, RunPlan, plan
 from harness.sweep import runner as sweep
 from harness.sweep.point_claims import Claims
 from harness.sweep.progress import RunProgress
-from harness.sweep.summary import executed_line, fixed_size_lines, metrics_table
+from harness.sweep.summary import executed_line, fixed_size_lines, show_answer
 from harness.trace.model.similarity import similarity_lines
 from harness.tracking.mirror import REFILL
 
@@ -223,14 +223,13 @@ def _run_one(planned: RunPlan, command: list[str], mirroring: bool) -> int:
         return 0
     with _claimed(planned, is_point=not mirroring) as found:
         stored = found or _run(planned, command)
-    code, status = 0, "stored"
+    code = 0
     if found is None:
-        status = "done"
         out.print(f"Run {planned.run_id} finished.")
         code = _mirror(stored, config) if mirroring else 0
     else:
         out.print(f"Run {planned.run_id} is stored already; force=true runs it again.")
-    _show_run(config, stored, status)
+    _show_run(stored)
     return code
 
 
@@ -267,10 +266,9 @@ def _mirror(stored: StoredRun, config: RunConfig) -> int:
     return 0
 
 
-def _show_run(config: RunConfig, stored: StoredRun, status: str) -> None:
+def _show_run(stored: StoredRun) -> None:
+    """Print what a run says of itself; its answer comes last."""
     out = console()
-    axes = {group: config.choices[group] for group in ("scheduler", "backend", "engine")}
-    out.print(metrics_table([(axes, status, stored.metrics)], recorded_rows([stored])))
     for text in lines([stored]):
         out.print(f"warning: {text}", markup=False)
     alike = similarity_lines(stored.facts)
@@ -280,9 +278,10 @@ def _show_run(config: RunConfig, stored: StoredRun, status: str) -> None:
     line = executed_line([stored.facts])
     if line:
         out.print(line)
-    for line in fixed_size_lines(stored.rows("fixed_size")):
+    for line in (*fixed_size_lines(stored.rows("fixed_size")), *recorded_lines([stored])):
         out.print(line, markup=False)
     out.print(f"Stored in {stored.path}")
+    show_answer(out, [stored])
 
 
 def _run_many(arguments: Arguments, argv: list[str]) -> int:
@@ -333,6 +332,9 @@ def _run_many(arguments: Arguments, argv: list[str]) -> int:
         out.print(f"Report:  python -m reports study={study.name}   (or make report)")
     if any(config.tracking.get("enabled", True) for config in configs):
         out.print(f"MLflow:  {REFILL} ui   (or make ui)")
+    for planned, entries in sweeps:
+        label = planned.label if len(sweeps) > 1 else ""
+        show_answer(out, [entry.stored for entry in entries if entry.stored], label)
     return code
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from rich import box
+from rich.console import Console
 from rich.table import Table
 
+from harness.answer.answer import answer
 from harness.results.records import FixedSizeRecord
+from harness.results.store import StoredRun
 
 HEADLINES = (
     ("jobs_finished", "finished", "{:.0f}"),
@@ -60,6 +63,30 @@ def metrics_table(
         cells = [form.format(metrics[name]) if name in metrics else "" for name, _, form in shown]
         table.add_row(label, *[""] * len(axes), *cells)
     return table
+
+
+def show_answer(out: Console, runs: Sequence[StoredRun], label: str = "") -> None:
+    """Print what came out of some runs: sentences, one sorted table, and how it was made.
+
+    Args:
+        out: console.
+        runs: runs of one command; nothing is printed without any.
+        label: title, if there are several answers.
+    """
+    block = answer(runs)
+    if block is None:
+        return
+    out.print(f"\n{label}" if label else "", style="bold")
+    for sentence in block.sentences:
+        out.print(sentence)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+    for at, heading in enumerate(block.header):
+        table.add_column(heading, justify="right" if at else "left", overflow="fold")
+    for row in block.rows:
+        table.add_row(*row)
+    out.print(table)
+    if block.note:
+        out.print(block.note, style="dim")
 
 
 def _telling_axes(rows: Sequence[Mapping[str, str]]) -> list[str]:

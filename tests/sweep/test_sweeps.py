@@ -27,6 +27,7 @@ def test_lists_are_swept_summed_up_and_finished_points_skipped(command, tmp_path
     assert len(runs(command)) == 4
     assert answer.out.count(" done ") == 4
     assert "JCT mean s" in answer.out
+    assert "has the shortest mean JCT" in answer.out.rpartition("Points and logs")[2]
     document = points_file(command)
     assert [point["status"] for point in document["points"]] == ["done"] * 4
     assert sorted(point["run_id"] for point in document["points"]) == runs(command)

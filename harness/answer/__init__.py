@@ -1,0 +1,1 @@
+"""The answer of stored runs: a few sentences on what came out, and one sorted table."""
