@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from harness.command_names import spelt
 from harness.comparison.as_recorded import recorded_lines
 from harness.comparison.assumptions import lines
 from harness.configuration.compose import is_file, parse_overrides, value_of
@@ -34,7 +35,6 @@ from harness.sweep.point_claims import Claims
 from harness.sweep.progress import RunProgress
 from harness.sweep.summary import executed_line, fixed_size_lines, show_answer
 from harness.trace.model.similarity import similarity_lines
-from harness.tracking.mirror import REFILL
 
 _SIGNALS = 128
 """Largest exit code of a process that was not ended by a signal."""
@@ -261,7 +261,8 @@ def _mirror(stored: StoredRun, config: RunConfig) -> int:
     try:
         mirror_run(stored, config.tracking)
     except KeyboardInterrupt:
-        print(f"Stopped; the run is stored, MLflow was not filled: {REFILL}", file=sys.stderr)
+        fill = spelt("harness.tracking", "fill")
+        print(f"Stopped; the run is stored, MLflow was not filled: {fill}", file=sys.stderr)
         return 130
     return 0
 
@@ -329,9 +330,9 @@ def _run_many(arguments: Arguments, argv: list[str]) -> int:
     if any(config.dry for config in configs):
         return 0
     if study is not None and study.figures:
-        out.print(f"Report:  python -m reports study={study.name}   (or make report)")
+        out.print(f"Report:  {spelt('reports', f'study={study.name}')}")
     if any(config.tracking.get("enabled", True) for config in configs):
-        out.print(f"MLflow:  {REFILL} ui   (or make ui)")
+        out.print(f"MLflow:  {spelt('harness.tracking', 'ui')}")
     for planned, entries in sweeps:
         label = planned.label if len(sweeps) > 1 else ""
         show_answer(out, [entry.stored for entry in entries if entry.stored], label)

@@ -12,7 +12,6 @@ versions of the benchmark, or a wrong argument.
 
 from __future__ import annotations
 
-import argparse
 import math
 import sys
 from collections import Counter
@@ -26,12 +25,14 @@ from rich import box
 from rich.table import Table
 from scipy.special import stdtrit
 
+from harness.command_names import spelt
 from harness.comparison.as_recorded import recorded_lines
 from harness.comparison.assumptions import lines
 from harness.comparison.inputs import input_name, made_of, outdated
 from harness.comparison.setting_names import setting_names
 from harness.comparison.settings import options_text, settings
 from harness.configuration.benchmark_version import VersionError, one_version
+from harness.machine.command_parser import CommandParser
 from harness.machine.interrupts import run_command
 from harness.machine.terminal import console
 from harness.metrics.statistics import CONFIDENCE
@@ -258,8 +259,8 @@ def _is_simulated(run: StoredRun) -> bool:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compare two folders of results and print the result; return the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m harness.compare",
+    parser = CommandParser(
+        prog=spelt("harness.compare"),
         description="Compare a set of results with another: every metric of every setting.",
     )
     parser.add_argument("a", type=Path, metavar="A", help="folder with runs")

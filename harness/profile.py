@@ -8,9 +8,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from harness.command_names import spelt
 from harness.contracts.job_state import JobState
 from harness.contracts.process import Warmth
 from harness.errors import Problem, UserError, render
+from harness.machine.command_parser import CommandParser
 from harness.machine.interrupts import run_command
 from harness.profiles import RECORDED, Profile, ProfileError, load_profile
 from harness.profiles.document import read_document
@@ -79,11 +81,13 @@ def describe(profile: Profile) -> str:
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m harness.profile",
+    parser = CommandParser(
+        prog=spelt("harness.profile"),
         description="Show, check or measure throughput and rescale-cost profiles.",
     )
-    commands = parser.add_subparsers(dest="command", required=True)
+    commands = parser.add_subparsers(
+        title="commands", dest="command", required=True, metavar="COMMAND"
+    )
     show = commands.add_parser("show", help="print a profile's provenance, curves and costs")
     show.add_argument("profile", help="name of a shipped profile, or path of a YAML file")
     lint = commands.add_parser("lint", help="check profile files; reports all mistakes at once")
@@ -138,7 +142,7 @@ def _steps(text: str) -> tuple[int, dict[str, int]]:
     return found.pop("", 40), found
 
 
-def add_measure(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_measure(commands: argparse._SubParsersAction[CommandParser]) -> None:
     """Add the command ``measure`` to the parser."""
     measure = commands.add_parser(
         "measure",
@@ -148,7 +152,6 @@ def add_measure(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
             "between sizes, and writes a profile. The runs are stored as a sweep: after a stop, "
             "the same command continues. Run nothing else on the machine meanwhile."
         ),
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     measure.add_argument("file", type=Path, help="YAML file to write; its stem names the profile")
     measure.add_argument("--pool", default="tiny", help="option of the group workload")

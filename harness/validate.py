@@ -14,7 +14,6 @@ Exit code 0: no problem; 2: problems, or no run found.
 
 from __future__ import annotations
 
-import argparse
 import errno
 import hashlib
 import math
@@ -26,10 +25,12 @@ from collections.abc import Collection, Iterator, Sequence
 from operator import attrgetter
 from pathlib import Path
 
+from harness.command_names import spelt
 from harness.comparison.inputs import outdated
 from harness.contracts.job_state import JobState
 from harness.errors import UserError
 from harness.files.bounded_file import opened_plain
+from harness.machine.command_parser import CommandParser
 from harness.machine.interrupts import run_command
 from harness.metrics import compute as metrics
 from harness.results.records import GrantRecord, JobRecord, OutageRecord, RunRecords
@@ -242,8 +243,8 @@ def _edited(runs: Sequence[StoredRun]) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Check directories of results; return the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m harness.validate",
+    parser = CommandParser(
+        prog=spelt("harness.validate"),
         description="Check that stored runs are complete and that their numbers are consistent.",
     )
     parser.add_argument("dir", nargs="*", type=Path, help="folders of results (default: results/)")

@@ -7,16 +7,17 @@ verdicts on all claims.
 from __future__ import annotations
 
 import argparse
-import shlex
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from harness.command_names import is_program, spelt
 from harness.configuration.compose import is_file
 from harness.configuration.study import study_name
 from harness.errors import StoredDataError, UserError
 from harness.files.safe_names import file_name
+from harness.machine.command_parser import CommandParser
 from harness.machine.interrupts import run_command
 from harness.results.archive import located
 from harness.results.store import REFERENCE, RESULT_DIRS, RUNS
@@ -46,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     chosen = _parse(arguments)
     words = sys.argv[1:] if arguments is None else arguments
-    command = shlex.join(["python", "-m", "reports", *words])
+    command = spelt("reports", *words)
     try:
         study = _study(chosen.study)
         chosen.out = chosen.out or _default_out(study, chosen.figures)
@@ -179,11 +180,14 @@ def _counted(number: int, what: str) -> str:
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m reports",
+    parser = CommandParser(
+        prog=spelt("reports"),
         description="Draw figures, tables and a page from stored runs. Starts no run.",
     )
-    parser.add_argument("study", nargs="?", help="study=NAME: only the runs of this study")
+    parser.add_argument(
+        "study", nargs="?", metavar="NAME" if is_program() else "study=NAME",
+        help="only the runs of this study (default: all runs)",
+    )  # fmt: skip
     parser.add_argument(
         "--results", type=Path, nargs="+", metavar="DIR",
         help=f"folders with runs (default: {', '.join(map(str, RESULT_DIRS))})",
@@ -193,7 +197,10 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         help=f"folder of the report (default: {SITE}/STUDY; of all studies {SITE}/{ALL}, of named "
              f"figures {SITE}/{FIGURES_ALONE})",
     )  # fmt: skip
-    parser.add_argument("--figures", nargs="+", metavar="NAME", help=", ".join(FIGURES))
+    parser.add_argument(
+        "--figures", nargs="+", metavar="NAME",
+        help=f"which figures (default: those of the study): {', '.join(FIGURES)}",
+    )  # fmt: skip
     parser.add_argument(
         "--accept", action="store_true",
         help=f"accept the verdicts as they are now: write them to {kept.FILE} next to the records",
@@ -203,7 +210,10 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="instead of figures, write a timeline of each run, to open in Perfetto's UI, to the "
              f"folder {timelines.FOLDER} of the report; for one run, give its folder as --results",
     )  # fmt: skip
-    parser.add_argument("--formats", nargs="+", choices=FORMATS, default=[*FORMATS])
+    parser.add_argument(
+        "--formats", nargs="+", choices=FORMATS, default=[*FORMATS],
+        help=f"of the figures' files (default: {' '.join(FORMATS)})",
+    )  # fmt: skip
     return parser.parse_args(arguments)
 
 

@@ -23,7 +23,10 @@ SIMULATION = (
 
 
 def modules(folder):
-    return sorted((ROOT / folder).rglob("*.py"))
+    """The modules below a folder, without those that are copied into folders of users."""
+    template = ROOT / "harness" / "program" / "template"
+    found = sorted((ROOT / folder).rglob("*.py"))
+    return [path for path in found if not path.is_relative_to(template)]
 
 
 def dotted(path):

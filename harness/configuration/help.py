@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from harness.command_names import spelt
 from harness.configuration.coerce import show
 from harness.configuration.compose import defaults, option_files, options
 from harness.configuration.schema import GROUPS, KEYS
@@ -33,10 +34,12 @@ backend starts, rescales and stops the jobs (really, or on a virtual clock). The
 are stored under results/ and shown in MLflow. Without arguments it simulates a real trace
 in seconds."""
 
-_USAGE = """\
-python -m harness [GROUP=OPTION ...] [KEY=VALUE ...] [-m] [--cfg job] [--from FILE]
-python -m harness study=NAME [size=quick] [GROUP=OPTION ...] [KEY=VALUE ...]
-python -m harness --help [GROUP]"""
+_USAGE = (
+    ("", "[GROUP=OPTION ...] [KEY=VALUE ...] [-m] [--cfg job] [--from FILE]"),
+    ("study=NAME", "[size=quick] [GROUP=OPTION ...] [KEY=VALUE ...]"),
+    ("", "--help [GROUP]"),
+)
+"""Usage: words that may change how the command is written, and the rest."""
 
 _FLAGS = (
     ("-m", "sweep: one run for each combination of the comma lists"),
@@ -47,15 +50,15 @@ _FLAGS = (
 )
 
 _EXAMPLES = (
-    ("simulate the default trace", "python -m harness"),
-    ("four runs side by side", "python -m harness scheduler=fifo,tiresias seed=0,1 -m"),
-    ("82,247 jobs", "python -m harness trace=philly cluster=slots400 tracking=none"),
+    ("simulate the default trace", ""),
+    ("four runs side by side", "scheduler=fifo,tiresias seed=0,1 -m"),
+    ("82,247 jobs", "trace=philly cluster=slots400 tracking=none"),
     (
         "train for real, on this machine",
-        "python -m harness trace=itp195_short profile=published_mixed cluster=cpu2 engine=live",
+        "trace=itp195_short profile=published_mixed cluster=cpu2 engine=live",
     ),
-    ("most studies that test a claim, at their quick sizes", "python -m harness study=all_quick"),
-    ("points of a study, and their expected time", "python -m harness study=main dry=true"),
+    ("most studies that test a claim, at their quick sizes", "study=all_quick"),
+    ("points of a study, and their expected time", "study=main dry=true"),
 )
 
 _EXITS = (
@@ -70,7 +73,8 @@ _EXITS = (
 def overview() -> str:
     """Return the text of ``python -m harness --help``."""
     chosen, values = defaults()
-    lines = [_PURPOSE, "", "Usage:", textwrap.indent(_USAGE, "  "), ""]
+    usage = [f"  {_command(words)} {rest}" for words, rest in _USAGE]
+    lines = [_PURPOSE, "", "Usage:", *usage, ""]
     lines.append("Groups, with their options (the default in brackets):")
     for group in (*GROUPS, "study"):
         names = [f"[{name}]" if name == chosen.get(group) else name for name in options(group)]
@@ -84,11 +88,16 @@ def overview() -> str:
         for name in KEYS
     ]
     lines += ["", "Examples:"]
-    lines += [line for means, words in _EXAMPLES for line in (f"  # {means}", f"  {words}")]
+    for means, words in _EXAMPLES:
+        lines += [f"  # {means}", f"  {_command(words)}"]
     for title, rows in (("Flags:", _FLAGS), ("Exit codes:", _EXITS)):
         width = max(len(word) for word, _ in rows)
         lines += ["", title, *(f"  {word:<{width}}  {means}" for word, means in rows)]
     return "\n".join(lines)
+
+
+def _command(words: str) -> str:
+    return spelt("harness", *words.split())
 
 
 def of_group(group: str) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from harness.command_names import spelt
 from harness.configuration.coerce import MismatchError, coerce, show
 from harness.configuration.compose import is_file, option_files, options, quote
 from harness.configuration.fast_yaml import read_yaml
@@ -105,7 +106,7 @@ class Study:
         if not found:
             axes = {axis for point in points for axis in point.axes}
             asked = " ".join(f"{key}={value}" for key, value in only.items() if key in axes)
-            hint = f"python -m harness study={self.name} dry=true lists the points"
+            hint = f"{spelt('harness', f'study={self.name}', 'dry=true')} lists the points"
             raise UserError([Problem("study", f"no point of the study has {asked}", hint)])
         return found
 

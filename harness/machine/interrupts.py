@@ -54,9 +54,7 @@ def run_command(main: Callable[[], int]) -> NoReturn:
     If the command was started with SIGINT ignored (in the background of a shell script, or by a
     ``trap '' INT``), it keeps ignoring SIGINT. So do its processes; SIGTERM ends it.
     """
-    if problems := hidden_packages():
-        print(render(problems), file=sys.stderr)
-        sys.exit(2)
+    refuse_hidden()
     ctrl_c = _CtrlC()
     with ctrl_c, plain_streams():
         try:
@@ -72,6 +70,13 @@ def run_command(main: Callable[[], int]) -> NoReturn:
     if ctrl_c.came or code in _STOPPED:
         _leave(code)
     sys.exit(code)
+
+
+def refuse_hidden() -> None:
+    """Exit with 2 if something in the current folder hides a package of Elastrace."""
+    if problems := hidden_packages():
+        print(render(problems), file=sys.stderr)
+        sys.exit(2)
 
 
 def _leave(code: int) -> NoReturn:

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from harness.command_names import spelt
 from harness.configuration.benchmark_version import BENCHMARK_VERSION, KEY
 from harness.configuration.fast_yaml import read_alike
 from harness.configuration.moved_modules import with_current_names
@@ -163,7 +164,7 @@ class StoredRun:
         if name in self.left_out:
             raise TableError(
                 f"{shown(self.path)}: table {name} was left out when this run was copied (--slim);"
-                " run the point again: python -m harness --from"
+                f" run the point again: {spelt('harness')} --from"
                 f" {shown(text_path(self.path, CONFIG))}"
             )
         return self.path / f"{name}.csv.gz"

@@ -15,7 +15,6 @@ failed; 130: Ctrl-C.
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 import sys
@@ -23,9 +22,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from harness.command_names import spelt
 from harness.errors import Problem, UserError
 from harness.files.gz_text import text_path
 from harness.machine.child_process import PointProcess
+from harness.machine.command_parser import CommandParser
 from harness.machine.interrupts import Interrupted, interruptible, run_command
 from harness.machine.terminal import seconds
 from harness.results.store import CONFIG, REFERENCE, RunStore, StoredRun, StoreError, iter_runs
@@ -132,8 +133,8 @@ class _Smoke:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the parts and print their results; return the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m harness.smoke",
+    parser = CommandParser(
+        prog=spelt("harness.smoke"),
         description="Check in a few minutes that this artifact works here: replays of committed "
         "runs, real training, verdicts and MLflow. Prints one line with PASS or FAIL for each "
         "check.",

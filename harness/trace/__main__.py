@@ -7,7 +7,9 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
+from harness.command_names import spelt
 from harness.errors import UserError
+from harness.machine.command_parser import CommandParser
 from harness.machine.interrupts import run_command
 from harness.machine.terminal import console
 from harness.trace.commands.catalog import Opened, names, open_cluster, open_profile, open_trace
@@ -50,13 +52,12 @@ def _understood(words: Sequence[str]) -> argparse.Namespace:
 
 def _parser() -> argparse.ArgumentParser:
     known = f"shipped traces: {', '.join(names('trace')) or 'none'}"
-    parser = argparse.ArgumentParser(
-        prog="python -m harness.trace",
+    parser = CommandParser(
+        prog=spelt("harness.trace"),
         description="Check a trace (lint), look at it (show), or draw one (generate).",
         epilog=f"{known}\n{_EXIT}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    commands = parser.add_subparsers(title="commands", required=True, metavar="lint|show|generate")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for name, command, text in (
         (
             "lint",
@@ -70,7 +71,6 @@ def _parser() -> argparse.ArgumentParser:
             help=text,
             description=text[0].upper() + text[1:] + ".",
             epilog=f"{known}\n{_EXIT}",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         sub.add_argument(
             "trace",
@@ -94,7 +94,7 @@ def _parser() -> argparse.ArgumentParser:
             "--seed",
             type=seed,
             default=0,
-            help="seed of the transforms that draw numbers (default 0)",
+            help="seed of the transforms that draw numbers (default: 0)",
         )
         sub.add_argument(
             "--raw", action="store_true", help="check the file alone, without transforms"
@@ -105,7 +105,6 @@ def _parser() -> argparse.ArgumentParser:
         help="draw a trace from a paper's description of its workload, and write it",
         description="Draw a trace and write FOLDER/NAME.csv and FOLDER/NAME.yaml.",
         epilog=epilog(),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_arguments(drawing)
     drawing.set_defaults(command=generate)

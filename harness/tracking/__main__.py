@@ -11,6 +11,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from harness.command_names import is_program, spelt
+from harness.machine.command_parser import CommandParser
 from harness.machine.interrupts import run_command
 from harness.results.store import RESULT_DIRS
 from harness.tracking.mirror import Target, TrackingError, attach_report, prepare, refill, target
@@ -20,20 +22,29 @@ END_TIMEOUT_S = 10.0
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Fill MLflow from results, or open it; return the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m harness.tracking",
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    parser = CommandParser(
+        prog=spelt("harness.tracking", *words[:1]) if is_program() else spelt("harness.tracking"),
         description="Fill MLflow from stored runs (default), attach a report, or open the UI.",
     )
-    parser.add_argument("action", nargs="?", choices=("fill", "ui"), default="fill")
-    parser.add_argument("--results", type=Path, nargs="+", default=RESULT_DIRS, metavar="DIR")
+    parser.add_argument(
+        "action", nargs="?", choices=("fill", "ui"), default="fill",
+        help=argparse.SUPPRESS if is_program() else "fill MLflow (default), or open it",
+    )  # fmt: skip
+    parser.add_argument(
+        "--results", type=Path, nargs="+", default=RESULT_DIRS, metavar="DIR",
+        help=f"folders of the runs to fill it from (default: {' '.join(map(str, RESULT_DIRS))})",
+    )  # fmt: skip
     parser.add_argument(
         "--report", type=Path, metavar="DIR", help="folder of a drawn report to attach"
     )
     parser.add_argument("--uri", default=Target().uri, help="database or server")
-    parser.add_argument("--artifacts", default=Target().artifacts, metavar="DIR")
-    parser.add_argument("--experiment", default=Target().experiment)
+    parser.add_argument(
+        "--artifacts", default=Target().artifacts, metavar="DIR", help="folder of figures and files"
+    )
+    parser.add_argument("--experiment", default=Target().experiment, help="its name in MLflow")
     parser.add_argument("--port", type=int, default=5000, help="port of the UI")
-    chosen = parser.parse_args(arguments)
+    chosen = parser.parse_args(words)
     config = {key: getattr(chosen, key) for key in ("uri", "artifacts", "experiment")}
     try:
         if chosen.action == "ui":

@@ -17,7 +17,6 @@ import json
 import logging
 import os
 import re
-import shlex
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 
+from harness.command_names import spelt
 from harness.errors import UserError
 from harness.files.bounded_file import parse_json, read_text
 from harness.results.store import RESULT_DIRS, StoredRun, StoreError, load_run, run_paths
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 
 BATCH = 1000
 """Largest number of metrics in one call of MLflow; the limit of parameters and tags is a tenth."""
-REFILL = "python -m harness.tracking"
 LOCK_WAIT_S = 300.0
 """Longest wait, in seconds, for an embedded store that another process has locked. A working holder
 needs 10 s to make a new store and a few to mirror a run, or over 60 on an overloaded machine."""
@@ -308,7 +307,8 @@ def _experiment(client: MlflowClient, name: str, artifacts: str | None) -> str:
     if artifacts is not None and found.artifact_location.rstrip("/") != artifacts:
         raise TrackingError(
             f"experiment {name!r} keeps its files in {found.artifact_location}, not in"
-            f" {artifacts}: the store was moved. Remove its folder, then fill it again: {REFILL}"
+            f" {artifacts}: the store was moved. Remove its folder, then fill it again:"
+            f" {spelt('harness.tracking', 'fill')}"
         )
     return str(found.experiment_id)
 
@@ -374,13 +374,13 @@ def _errors(where: Target, results: Sequence[Path] = ()) -> Iterator[None]:
 
 def _refill_command(where: Target, results: Sequence[Path]) -> str:
     """Return the command that fills this store from these folders."""
-    words = [*REFILL.split(), "fill"]
+    words = ["fill"]
     if set(results) - set(RESULT_DIRS):
         words += ["--results", *map(str, results)]
     for key in ("uri", "artifacts", "experiment"):
         if getattr(where, key) != getattr(Target(), key):
             words += [f"--{key}", getattr(where, key)]
-    return shlex.join(words)
+    return spelt("harness.tracking", *words)
 
 
 def _batches(rows: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:

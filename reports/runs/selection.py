@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from harness.command_names import spelt
 from harness.comparison.inputs import Outdated, contents_labels, outdated
 from harness.configuration.benchmark_version import VersionError, one_version
 from harness.configuration.compose import option_files
@@ -176,10 +177,10 @@ def select(directories: Sequence[Path], study: str | None = None) -> list[Report
     ]
     if not runs:
         places = ", ".join(map(str, directories))
-        command = f"study={study}" if study else "scheduler=fifo trace=five_jobs"
+        words = [f"study={study}"] if study else ["scheduler=fifo", "trace=five_jobs"]
         raise SelectionError(
             f"no finished run{f' of study {study}' if study else ''} in {places};"
-            f" make one: python -m harness {command}"
+            f" make one: {spelt('harness', *words)}"
         )
     try:
         one_version([run.manifest for run in runs], ", ".join(map(str, directories)))

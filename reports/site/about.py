@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import yaml
 
 from harness.configuration.compose import option_files
+from harness.configuration.fast_yaml import read_yaml
+from harness.files.bounded_file import read_text
 from reports.claims.ledger import Claim
 from reports.runs.selection import ReportRun, SelectionError, sweep_of
 
 
 def description(study: str) -> str:
     """Return the description of a study from its file; "" without a file or a description."""
-    path = option_files("study").get(study)
+    path = _file(study)
     if path is None:
         return ""
-    document = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    return " ".join(str(document.get("description", "")).split())
+    return " ".join(str(_document(path).get("description", "")).split())
 
 
 def study_figures(study: str) -> tuple[str, ...] | None:
@@ -28,13 +30,29 @@ def study_figures(study: str) -> tuple[str, ...] | None:
     Raises:
         SelectionError: the entry is not a list.
     """
-    path = option_files("study").get(study)
+    path = _file(study)
     if path is None:
         return None
-    figures = (yaml.safe_load(path.read_text(encoding="utf-8")) or {}).get("figures")
+    figures = _document(path).get("figures")
     if figures is not None and not isinstance(figures, list):
         raise SelectionError(f"{path}: figures: is {figures!r}; give a list: [{figures}]")
     return tuple(figures) if figures else None
+
+
+def _file(study: str) -> Path | None:
+    """Return the file of a shipped study, or of the user's in the current folder; None without."""
+    own = Path(f"{study}.yaml")
+    found = option_files("study").get(study)
+    return found or (own if own.name == str(own) and own.is_file() else None)
+
+
+def _document(path: Path) -> Mapping[str, Any]:
+    try:
+        document = read_yaml(read_text(path, follow=True))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        text = " ".join(str(error).split())
+        raise SelectionError(f"{path}: cannot be read: {text}; correct the YAML file") from None
+    return document if isinstance(document, Mapping) else {}
 
 
 def stated_scales(claims: Iterable[Claim], study: str) -> list[str]:

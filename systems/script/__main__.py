@@ -14,9 +14,11 @@ from typing import cast
 import psutil
 
 from harness.cluster import Cluster, uniform_cluster
+from harness.command_names import spelt
 from harness.contracts.backend import Backend
 from harness.contracts.backend_reports import ReportKind
 from harness.contracts.process import Warmth
+from harness.machine.command_parser import CommandParser
 from harness.machine.interrupts import run_command
 from harness.machine.parent_death import adopt_orphans
 from systems.backends.stop_free import StopFree
@@ -169,23 +171,29 @@ def _cluster(arguments: argparse.Namespace) -> Cluster:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m systems.script",
+    parser = CommandParser(
+        prog=spelt("systems.script"),
         description="Run a training script elastically on this machine"
         " (docs/how-to/elastic-script.md).",
         epilog="Exit codes: 0 done, 1 failed, 2 wrong usage, 75 RETRY (another change is under"
         " way). Requests are answered when the change has happened.",
     )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(
+        title="commands", dest="command", required=True, metavar="COMMAND"
+    )
     run = commands.add_parser(
         "run",
         help="run a script; ends with its training",
         usage="%(prog)s [options] script [-- ARGUMENTS OF THE SCRIPT]",
     )
-    run.add_argument("script", type=Path)
+    run.add_argument("script", type=Path, help="Python file of the training")
     run.add_argument("--slots", type=int, default=4, help="most workers there may be")
     run.add_argument("--workers", type=int, default=1, help="workers at first")
-    run.add_argument("--job", type=Path, help="an empty folder for logs, and to ask the job by")
+    run.add_argument(
+        "--job",
+        type=Path,
+        help="an empty folder for logs, and to ask the job by (default: elastic-jobs/SCRIPT)",
+    )
     run.add_argument("--devices", type=int, default=0, help="CUDA devices; 0: the CPU")
     run.add_argument("--seed", type=int, default=0, help="of the samples' order")
     run.add_argument("--transfer", default="background", help="background, peer, broadcast")
@@ -213,14 +221,23 @@ def _parser() -> argparse.ArgumentParser:
     ):
         command = commands.add_parser(name, help=text)
         command.add_argument("job", type=Path, help="the folder that run was given")
-        command.add_argument("--timeout", type=float, default=300.0, help="seconds")
+        command.add_argument(
+            "--timeout", type=float, default=300.0, help="seconds to wait for the answer"
+        )
         if name in ("scale-out", "scale-in"):
             which = command.add_mutually_exclusive_group(required=True)
             which.add_argument("--to", type=int, help="workers, on whichever slots")
             option, text = ("--join", "take") if name == "scale-out" else ("--leave", "leave")
             which.add_argument(option, type=int, nargs="+", metavar="SLOT", help=f"slots to {text}")
         elif name == "migrate":
-            command.add_argument("--leave", type=int, nargs="+", required=True, metavar="SLOT")
+            command.add_argument(
+                "--leave",
+                type=int,
+                nargs="+",
+                required=True,
+                metavar="SLOT",
+                help="slots to leave; as many others are taken",
+            )
         elif name == "profile":
             command.add_argument("--min", type=int, default=1, help="fewest workers")
             command.add_argument("--max", type=int, help="most workers; left out: only as now")

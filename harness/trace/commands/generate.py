@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import yaml
 
+from harness.command_names import spelt
 from harness.configuration.instantiate import signature_problems
 from harness.errors import Problem, UserError
 from harness.trace.generators import Generator, ModelArts, Saxena, SixteenJobs
@@ -41,8 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "folder", metavar="FOLDER", type=Path, help="folder to write to; created if missing"
     )
     parser.add_argument("options", metavar="KEY=VALUE", nargs="*", help="options of the kind")
-    parser.add_argument("--seed", type=seed, default=0, help="seed of the draws (default 0)")
-    parser.add_argument("--name", help="name of the trace and its files (default KIND_SEED)")
+    parser.add_argument("--seed", type=seed, default=0, help="seed of the draws (default: 0)")
+    parser.add_argument("--name", help="name of the trace and its files (default: KIND_SEED)")
 
 
 def epilog() -> str:
@@ -71,7 +72,8 @@ def generate(options: argparse.Namespace) -> int:
         raise UserError(
             [f"{options.folder}: cannot be written ({error}); name another folder"]
         ) from error
-    print(f"{len(drawn.rows):,} jobs: {path}\nLook at them: python -m harness.trace show {path}")
+    look = spelt("harness.trace", "show", str(path))
+    print(f"{len(drawn.rows):,} jobs: {path}\nLook at them: {look}")
     return 0
 
 

@@ -1,0 +1,1 @@
+"""Classes that the YAML files of this folder name."""
