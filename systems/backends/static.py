@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Unpack
 
 from harness.cluster import Cluster
 from harness.contracts.abilities import Abilities, Phases, Reference
@@ -13,7 +13,7 @@ from systems.runtime.driver.backend import DrivenBackend
 from systems.runtime.driver.ending import STARTING
 from systems.runtime.driver.job_protocol import MakeJob
 from systems.runtime.wire.kernels import slot_types
-from systems.runtime.wire.options import RuntimeOptions
+from systems.runtime.wire.options import FetchingChoices, RuntimeOptions
 
 _WAY_OUT = "choose a backend that supports it, for example backend=stop_resume"
 
@@ -28,37 +28,9 @@ class Static(DrivenBackend):
 
     name: ClassVar[str] = "static"
 
-    def __init__(
-        self,
-        start: str = "cold",
-        device: str = "auto",
-        bind: str = "127.0.0.1",
-        start_timeout_s: float = 300.0,
-        stop_timeout_s: float = 120.0,
-        hang_timeout_s: float = 10.0,
-        collective_timeout_s: float = 1800.0,
-        reduction: str = "ddp",
-        data_order: str = "positions",
-        block_samples: int = 64,
-        prefetch_steps: int = 0,
-        loader_processes: int = 0,
-    ) -> None:
+    def __init__(self, reduction: str = "ddp", **choices: Unpack[FetchingChoices]) -> None:
         """Check the options; raise ValueError with all values that are out of range."""
-        runtime = RuntimeOptions(
-            start=start,
-            device=device,
-            bind=bind,
-            start_timeout_s=start_timeout_s,
-            stop_timeout_s=stop_timeout_s,
-            hang_timeout_s=hang_timeout_s,
-            collective_timeout_s=collective_timeout_s,
-            reduction=reduction,
-            data_order=data_order,
-            block_samples=block_samples,
-            prefetch_steps=prefetch_steps,
-            loader_processes=loader_processes,
-        )
-        super().__init__(runtime)
+        super().__init__(RuntimeOptions(reduction=reduction, **choices))
 
     @property
     def abilities(self) -> Abilities:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
-from typing import ClassVar
+from functools import partial
+from typing import ClassVar, Unpack
 
 from harness.cluster import Cluster
 from harness.contracts.abilities import Abilities, Phases
-from harness.contracts.training_order import TrainingOrder
 from systems.runtime.driver.backend import DrivenBackend
 from systems.runtime.driver.ending import STARTING
-from systems.runtime.driver.job_protocol import DrivenJob, JobServices, MakeJob
-from systems.runtime.wire.options import RuntimeOptions
+from systems.runtime.driver.job_protocol import MakeJob
+from systems.runtime.wire.options import RuntimeChoices, RuntimeOptions
 from systems.torchft.job import TorchftJob
 from systems.torchft.options import WARMTHS, TorchftOptions
 
@@ -39,11 +39,6 @@ class Torchft(DrivenBackend):
 
     def __init__(
         self,
-        start: str = "cold",
-        device: str = "auto",
-        bind: str = "127.0.0.1",
-        data_order: str = "positions",
-        block_samples: int = 64,
         checkpoint_every: int = 0,
         heartbeat_interval_s: float = 0.1,
         heartbeat_timeout_s: float = 1.0,
@@ -52,25 +47,13 @@ class Torchft(DrivenBackend):
         quorum_timeout_s: float = 60.0,
         min_replicas: int = 1,
         drop_failed_group: bool = True,
-        start_timeout_s: float = 300.0,
-        stop_timeout_s: float = 120.0,
-        hang_timeout_s: float = 10.0,
-        collective_timeout_s: float = 60.0,
+        **choices: Unpack[RuntimeChoices],
     ) -> None:
         """Check the options. Raises ValueError with all those that are out of range."""
+        choices.setdefault("collective_timeout_s", 60.0)
         self._options = TorchftOptions(
             runtime=RuntimeOptions(
-                start=start,
-                device=device,
-                bind=bind,
-                checkpoint_every=checkpoint_every,
-                start_timeout_s=start_timeout_s,
-                stop_timeout_s=stop_timeout_s,
-                hang_timeout_s=hang_timeout_s,
-                collective_timeout_s=collective_timeout_s,
-                replay_layout=False,
-                data_order=data_order,
-                block_samples=block_samples,
+                checkpoint_every=checkpoint_every, replay_layout=False, **choices
             ),
             heartbeat_interval_s=heartbeat_interval_s,
             heartbeat_timeout_s=heartbeat_timeout_s,
@@ -115,10 +98,4 @@ class Torchft(DrivenBackend):
         return found
 
     def _jobs(self, cluster: Cluster) -> MakeJob:
-        def make_job(
-            order: TrainingOrder, services: JobServices, before: DrivenJob | None
-        ) -> DrivenJob:
-            serial = before.serial if before is not None else 0
-            return TorchftJob(order, services, self._options, cluster, serial)
-
-        return make_job
+        return partial(TorchftJob, self._options, cluster)

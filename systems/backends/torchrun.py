@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from functools import partial
+from typing import ClassVar, Unpack
 
 from harness.cluster import Cluster
 from harness.contracts.abilities import Abilities, Phases
-from harness.contracts.training_order import TrainingOrder
 from systems.runtime.driver.backend import DrivenBackend
 from systems.runtime.driver.ending import STARTING
-from systems.runtime.driver.job_protocol import DrivenJob, JobServices, MakeJob
-from systems.runtime.wire.options import RuntimeOptions
+from systems.runtime.driver.job_protocol import MakeJob
+from systems.runtime.wire.options import RuntimeChoices, RuntimeOptions
 from systems.torchrun.job import TorchrunJob
 from systems.torchrun.options import TorchrunOptions
 
@@ -35,36 +35,18 @@ class Torchrun(DrivenBackend):
 
     def __init__(
         self,
-        start: str = "cold",
-        device: str = "auto",
-        bind: str = "127.0.0.1",
-        data_order: str = "positions",
-        block_samples: int = 64,
         checkpoint_every: int = 10,
         last_call_timeout_s: int = 2,
         keep_alive_interval_s: int = 5,
         keep_alive_attempts: int = 3,
         monitor_interval_s: float = 0.1,
         max_restarts: int = 100,
-        start_timeout_s: float = 300.0,
-        stop_timeout_s: float = 120.0,
-        hang_timeout_s: float = 10.0,
-        collective_timeout_s: float = 1800.0,
+        **choices: Unpack[RuntimeChoices],
     ) -> None:
         """Check the options; raise ValueError with all values that are out of range."""
         self._options = TorchrunOptions(
             runtime=RuntimeOptions(
-                start=start,
-                device=device,
-                bind=bind,
-                checkpoint_every=checkpoint_every,
-                start_timeout_s=start_timeout_s,
-                stop_timeout_s=stop_timeout_s,
-                hang_timeout_s=hang_timeout_s,
-                collective_timeout_s=collective_timeout_s,
-                replay_layout=False,
-                data_order=data_order,
-                block_samples=block_samples,
+                checkpoint_every=checkpoint_every, replay_layout=False, **choices
             ),
             last_call_timeout_s=last_call_timeout_s,
             keep_alive_interval_s=keep_alive_interval_s,
@@ -95,10 +77,4 @@ class Torchrun(DrivenBackend):
         )
 
     def _jobs(self, cluster: Cluster) -> MakeJob:
-        def make_job(
-            order: TrainingOrder, services: JobServices, before: DrivenJob | None
-        ) -> DrivenJob:
-            serial = before.serial if before is not None else 0
-            return TorchrunJob(order, services, self._options, cluster, serial)
-
-        return make_job
+        return partial(TorchrunJob, self._options, cluster)

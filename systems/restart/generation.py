@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, replace
 from harness.contracts.process import Exit, ProcessSpec
 from systems.restart.order import WorkerOrder
 from systems.runtime.driver.beats import after_silence
-from systems.runtime.driver.job_protocol import JobServices, Saved
+from systems.runtime.driver.job_protocol import JobServices
+from systems.runtime.driver.job_status import Saved
 from systems.runtime.wire.control_server import Connection
 from systems.runtime.wire.messages import (
     Checkpoint,

@@ -10,9 +10,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from harness.contracts.backend_reports import Report, ReportKind
+from harness.contracts.backend_reports import ReportKind
 from harness.contracts.change import Change, ChangeKind
 from harness.contracts.process import Exit
 from harness.contracts.training_order import TrainingOrder
@@ -31,12 +31,10 @@ from systems.runtime.driver.job_protocol import (
     IDLE_WAIT_S,
     LOSING_WAIT_S,
     STARTING_WAIT_S,
-    DrivenJob,
     JobServices,
-    MakeJob,
-    Saved,
     Timeouts,
 )
+from systems.runtime.driver.job_status import JobStatus
 from systems.runtime.wire.control_server import Channels, Connection
 from systems.runtime.wire.messages import (
     PROCESS_TO_DRIVER,
@@ -69,88 +67,61 @@ CHANNELS = Channels(
 )
 
 
-def job_groups(timeouts: Timeouts, make: Make) -> MakeJob:
-    """Return the function that makes a driver's jobs, for a backend that stops and starts
-    workers."""
-
-    def make_job(order: TrainingOrder, services: JobServices, before: DrivenJob | None) -> JobGroup:
-        return JobGroup(order, services, timeouts, make, before.serial if before else 0)
-
-    return make_job
-
-
 class JobGroup:
     """State of one job; implements ``DrivenJob``."""
 
     def __init__(
         self,
-        order: TrainingOrder,
-        services: JobServices,
         timeouts: Timeouts,
         make: Make,
-        serial: int = 0,
+        order: TrainingOrder,
+        services: JobServices,
+        serial: int,
     ) -> None:
         self.order = order
         self.services = services
-        self.target_step = order.target_step
-        self.checkpoint: Saved | None = None
-        """Last checkpoint on disk."""
+        self.status = JobStatus(order, services.report, serial)
         self.generation: Generation | None = None
-        self.serial = serial
-        """Number of the present generation, or of the last one."""
-        self.phase = Phase.IDLE
-        self.change: Change | None = None
-        """Change in flight, or None."""
-        self.step = 0
-        self.samples = 0
         self._timeouts = timeouts
         self._beats = Beats(timeouts.hang_s, services.send)
         self._accusations = LineWriter(order.job_dir / "accusations.jsonl")
         self._make = make
         self._ending: Ending | None = None
-        self._step_s = 0.0
         self._deadline: float | None = None
         self._last_step_ended: float | None = None
         self._stopping_began: float | None = None
-        self._phases_s: dict[str, float] = {}
-        self._overruns = 0
 
     # Requests. The driver has checked that no change is in flight, except for stop.
 
     def begin(self, change: Change) -> None:
         """Start the first generation, or the next after a suspension or a loss."""
-        self.change = change
-        self._phases_s = {}
+        self.status.accept(change)
         self._stopping_began = None
-        self._say(ReportKind.ACCEPTED)
         self._start_generation(change)
 
     def alter(self, change: Change) -> None:
         """Ask a running job to save and leave, for RESCALE, MIGRATE and SUSPEND."""
         assert self.generation is not None
-        self.change = change
-        self._say(ReportKind.ACCEPTED)
-        if self.phase is not Phase.RUNNING:
+        self.status.accept(change)
+        if self.status.phase is not Phase.RUNNING:
             return  # it is ending already, and that end, whatever it is, overtakes the change
-        self.phase = Phase.STOPPING
-        self._phases_s = {}
+        self.status.phase = Phase.STOPPING
         self._deadline = time.monotonic() + self._timeouts.stop_s
         self.generation.tell(Stop())
 
     def stop(self, change: Change) -> None:
         """Kill the job, whatever it is doing; report a change in flight as failed."""
-        if self.change is not None:
-            self._say(ReportKind.FAILED, reason="overtaken by a stop")
-        self.change = change
-        self._say(ReportKind.ACCEPTED)
+        if self.status.change is not None:
+            self.status.say(ReportKind.FAILED, reason="overtaken by a stop")
+        self.status.accept(change)
         if self.generation is None:
-            self._done()
+            self.status.done()
         else:
             self._end(Ending(Fate.STOPPED))
 
     def set_target_step(self, target_step: int) -> None:
         """Move the target step; a generation that is still starting gets the message later."""
-        self.target_step = target_step
+        self.status.target_step = target_step
         if self.generation is not None:
             self.generation.tell(SetTarget(target_step=target_step))
 
@@ -173,30 +144,27 @@ class JobGroup:
             return  # from a worker that is being killed
         generation.note(greeting.rank, message)
         if isinstance(message, Checkpoint):
-            self.checkpoint = generation.saved  # counts even if the worker has died since
-        if greeting.rank != 0 or self.phase is Phase.ENDING:
+            self.status.checkpoint = generation.saved  # counts even if the worker has died since
+        if greeting.rank != 0 or self.status.phase is Phase.ENDING:
             return
         if isinstance(message, JobReport):
-            self.step, self.samples = message.progress.step, message.progress.samples
-            self._step_s = message.progress.step_s
+            self.status.stand(message.progress)
         match message:
             case FirstStep():
                 self._first_step(generation, message)
             case StepsDone():
-                if self.change is None:
-                    self._say(ReportKind.PROGRESS)
+                if self.status.change is None:
+                    self.status.say(ReportKind.PROGRESS)
             case Left():
-                self._overruns += message.overruns
+                self.status.overruns += message.overruns
                 self._last_step_ended = message.progress.ended
                 if message.finished:
-                    self.phase = Phase.FINISHING
+                    self.status.phase = Phase.FINISHING
                     self._deadline = None
             case StoppedAtCheckpoint():
                 self._saved(message)
             case Finished():
-                results = message.results
-                if self.order.step_floor_s:
-                    results["pace_overruns"] = float(self._overruns)
+                results = self.status.results(message)
                 self._end(Ending(Fate.FINISHED, results=results), kill=False)
             case Beat() | Failed() | CheckpointWritten() | StoreReady() | Warned():
                 pass  # a sign of life, or handled by the generation or the driver
@@ -251,22 +219,20 @@ class JobGroup:
             wait_s = min(wait_s, generation.failed_at + FAILURE_GRACE_S - now)
         elif self._deadline is not None:
             wait_s = min(wait_s, self._deadline - now)
-        if generation.is_losing or self.phase is Phase.ENDING:
+        if generation.is_losing or self.status.phase is Phase.ENDING:
             wait_s = min(wait_s, LOSING_WAIT_S)
-        elif self.phase is Phase.STARTING:
+        elif self.status.phase is Phase.STARTING:
             wait_s = min(wait_s, STARTING_WAIT_S)
         return max(0.0, wait_s)
 
     # Consequences of events.
 
     def _start_generation(self, change: Change) -> None:
-        self.phase = Phase.STARTING
+        self.status.phase = Phase.STARTING
         self._ending = None
         self._deadline = time.monotonic() + self._timeouts.start_s
-        self.serial += 1
-        self.step = self.checkpoint.step if self.checkpoint else 0
-        self.samples = self.checkpoint.samples if self.checkpoint else 0
-        self._step_s = 0.0
+        self.status.serial += 1
+        self.status.go_back()
         self.generation = generation = self._make(self, change)
         try:
             generation.spawn()
@@ -274,20 +240,19 @@ class JobGroup:
             self._end(not_started("workers", error, f"logs: {self.order.job_dir}"))
 
     def _first_step(self, generation: Generation, message: FirstStep) -> None:
-        self.phase = Phase.RUNNING
+        self.status.phase = Phase.RUNNING
         self._deadline = None
-        self._phases_s |= phases_of(message, generation.spawned_at, generation.greeted_at)
+        self.status.phases_s |= phases_of(message, generation.spawned_at, generation.greeted_at)
         stopping_time_s = None
         if self._stopping_began is not None:
             stopping_time_s = message.started - self._stopping_began
-        self._done(stopping_time_s)
+        self.status.done(stopping_time_s)
 
     def _saved(self, message: StoppedAtCheckpoint) -> None:
-        self._phases_s["save"] = message.save_s
-        # negative until the end of the last process is added (``_gone``)
-        self._phases_s["stop"] = -message.saved
-        suspending = self.change is not None and self.change.kind is ChangeKind.SUSPEND
-        self._end(Ending(Fate.SUSPENDED if suspending else Fate.RELAUNCH), kill=False)
+        self.status.saved(message)
+        change = self.status.change
+        suspends = change is not None and change.kind is ChangeKind.SUSPEND
+        self._end(Ending(Fate.SUSPENDED if suspends else Fate.RELAUNCH), kill=False)
 
     def _judge(self, generation: Generation) -> None:
         """End a job that cannot go on: as LOST if it may be resumed, otherwise as FAILED."""
@@ -306,7 +271,7 @@ class JobGroup:
             fate = Fate.FAILED if is_own else Fate.LOST
             self._end(Ending(fate, f"worker {first.rank}: {first.reason}; {where}"))
         elif self._deadline is not None and time.monotonic() > self._deadline:
-            action = "start" if self.phase is Phase.STARTING else "save and stop"
+            action = "start" if self.status.phase is Phase.STARTING else "save and stop"
             reason = f"no {action} in time: {generation.missing()}; {where}"
             self._end(Ending(Fate.LOST, reason))
 
@@ -316,7 +281,7 @@ class JobGroup:
         A start has its own time-out instead, since workers may not answer while they import
         libraries.
         """
-        if self.phase not in (Phase.RUNNING, Phase.STOPPING, Phase.FINISHING):
+        if self.status.phase not in (Phase.RUNNING, Phase.STOPPING, Phase.FINISHING):
             return
         now = time.monotonic()
         for worker, silent_s in self._beats.silent(now, generation.needed).items():
@@ -328,7 +293,7 @@ class JobGroup:
     def _end(self, ending: Ending, *, kill: bool = True) -> None:
         assert self.generation is not None
         self._ending = ending
-        self.phase = Phase.ENDING
+        self.status.phase = Phase.ENDING
         if kill:
             self._deadline = None
             self.generation.kill()
@@ -340,57 +305,12 @@ class JobGroup:
         ending = self._ending
         assert ending is not None
         self.generation = self._ending = self._deadline = None
-        self.phase = Phase.IDLE
-        if "stop" in self._phases_s and self._phases_s["stop"] < 0:
-            self._phases_s["stop"] += time.monotonic()
+        self.status.gone()
         if ending.fate is Fate.RELAUNCH:
-            assert self.change is not None
+            assert self.status.change is not None
             self._stopping_began = self._last_step_ended
-            self._start_generation(self.change)
-        elif ending.fate in (Fate.SUSPENDED, Fate.STOPPED):
-            self._done()
-        elif ending.fate is Fate.FINISHED:
-            self.change = None
-            self._say(ReportKind.FINISHED, results=ending.results, reason=ending.reason)
-        else:
-            of_machine = ending.of_machine or generation.is_of_machine
-            # A kill from outside is the machine's fault, unless the program raised an exception
-            # itself.
-            if ending.fate is Fate.LOST:
-                of_machine = of_machine or generation.is_killed_from_outside
-            self._lost_or_failed(ending, of_machine)
-
-    def _lost_or_failed(self, ending: Ending, of_machine: bool) -> None:
-        self.step = self.checkpoint.step if self.checkpoint else 0
-        self.samples = self.checkpoint.samples if self.checkpoint else 0
-        self._step_s = 0.0
-        if ending.fate is Fate.LOST:
-            self._say(ReportKind.LOST, reason=ending.reason, of_machine=of_machine)
-            self.change = None
+            self._start_generation(self.status.change)
             return
-        starting = self.change is not None and self.change.kind in (
-            ChangeKind.START,
-            ChangeKind.RESUME,
-        )
-        if not starting:
-            self.change = None  # the job has failed, not the change
-        self._say(ReportKind.FAILED, reason=ending.reason)
-        self.change = None
-
-    def _done(self, stopping_time_s: float | None = None) -> None:
-        self._say(ReportKind.DONE, stopping_time_s=stopping_time_s, phases_s=dict(self._phases_s))
-        self.change = None
-
-    def _say(self, kind: ReportKind, **details: Any) -> None:
-        self.services.report(
-            Report(
-                kind=kind,
-                job_id=self.order.job_id,
-                at_s=time.monotonic(),
-                change_id=self.change.change_id if self.change else None,
-                step=self.step,
-                samples=self.samples,
-                step_s=self._step_s if self.phase is Phase.RUNNING else 0.0,
-                **details,
-            )
-        )
+        # A kill from outside is the machine's fault, unless the program raised an exception itself.
+        of_machine = generation.is_of_machine or generation.is_killed_from_outside
+        self.status.close(ending, of_machine=ending.of_machine or of_machine)

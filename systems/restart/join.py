@@ -11,7 +11,6 @@ import torch
 import torch.distributed as dist
 
 from systems.restart.order import WorkerOrder
-from systems.restart.step_sync import SumWords
 from systems.runtime.reduction.ordered import Reduction, join_alone
 from systems.runtime.reduction.stock import StockReduction
 from systems.runtime.wire.control import ControlClient
@@ -19,6 +18,7 @@ from systems.runtime.wire.groups import Group, build_group
 from systems.runtime.wire.messages import StoreAt, StoreReady
 from systems.runtime.wire.name_lookups import no_name_lookups
 from systems.runtime.worker.session import Program
+from systems.runtime.worker.step_sync import Peers
 from systems.virtual.workers import ordered_reduction
 
 STORE_TIMEOUT_S = 300.0
@@ -28,8 +28,8 @@ STORE_TIMEOUT_S = 300.0
 class Joined:
     """A worker's connections to the others."""
 
-    sum_words: SumWords | None
-    """Begins the all-reduce of the control words; None if there is no other worker."""
+    peers: Peers
+    """Connection over which the words of each step travel (``StepSync``)."""
     group: Group | None
     """Process group of an ordered reduction."""
     store: Any
@@ -47,6 +47,20 @@ class Joined:
         return reduction
 
 
+@dataclass(frozen=True, slots=True)
+class _StockPeers:
+    """Workers of a stock process group; implements ``Peers``."""
+
+    rank: int
+    size: int
+    group: dist.ProcessGroup | None
+    """Group of its own for the words, so that they overlap with gradients; None if alone."""
+
+    def all_reduce(self, tensor: torch.Tensor) -> dist.Work:
+        """Begin to sum a tensor over all workers, in place."""
+        return cast(dist.Work, dist.all_reduce(tensor, group=self.group, async_op=True))
+
+
 def join(order: WorkerOrder, client: ControlClient, device: torch.device) -> Joined:
     """Form the process groups of a generation.
 
@@ -56,7 +70,8 @@ def join(order: WorkerOrder, client: ControlClient, device: torch.device) -> Joi
     ordered = order.reduction == "ordered"
     if ordered and order.num_workers == 1:
         join_alone()
-        return Joined(None, Group(order.generation, 0, 1, None), None)
+        group = Group(order.generation, 0, 1, None)
+        return Joined(group, group, None)
     store, address, port = _store(order, client)
     if ordered:
         join_alone()
@@ -69,21 +84,17 @@ def join(order: WorkerOrder, client: ControlClient, device: torch.device) -> Joi
             STORE_TIMEOUT_S,
             collective_timeout_s=order.collective_timeout_s,
         )
-        return Joined(group.all_reduce, group, store)
+        return Joined(group, group, store)
     timeout = timedelta(seconds=order.collective_timeout_s)
     # NCCL needs a device for each worker. This branch has not been run on such a machine.
     backend = "nccl" if device.type == "cuda" and order.own_device else "gloo"
     dist.init_process_group(
         backend, store=store, rank=order.rank, world_size=order.num_workers, timeout=timeout
     )
-    if order.num_workers == 1:
-        return Joined(None, None, store)
-    words = cast(dist.ProcessGroup, dist.new_group(backend="gloo", timeout=timeout))
-    return Joined(
-        lambda tensor: cast(dist.Work, dist.all_reduce(tensor, group=words, async_op=True)),
-        None,
-        store,
-    )
+    words = None
+    if order.num_workers > 1:
+        words = cast(dist.ProcessGroup, dist.new_group(backend="gloo", timeout=timeout))
+    return Joined(_StockPeers(order.rank, order.num_workers, words), None, store)
 
 
 def _store(order: WorkerOrder, client: ControlClient) -> tuple[Any, str, int]:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from harness.cluster import Cluster, Slot
 from harness.contracts.change import Change
 from harness.contracts.process import ProcessSpec, Warmth
 from systems.restart.generation import Generation
-from systems.restart.job import JobGroup, job_groups
+from systems.restart.job import JobGroup
 from systems.restart.order import WorkerOrder
 from systems.runtime.driver.job_protocol import MakeJob, Timeouts
-from systems.runtime.driver.launch import mark_path, slot_environment
+from systems.runtime.driver.launch import mark_path, shared_order, slot_environment
 from systems.runtime.wire.control import TOKEN_VARIABLE
 from systems.runtime.wire.kernels import Kernels, kernels_on
 from systems.runtime.wire.options import RuntimeOptions
-from systems.runtime.wire.protocol import JsonObject
 from systems.runtime.wire.virtual_plan import split_evenly, split_slots
 
 WORKER_ENTRY = "systems.restart.main:main"
@@ -43,7 +43,7 @@ def grouped_jobs(options: RuntimeOptions, cluster: Cluster) -> MakeJob:
         return Generation(orders, specs, job.services)
 
     timeouts = Timeouts(options.start_timeout_s, options.stop_timeout_s, options.hang_timeout_s)
-    return job_groups(timeouts, make_generation)
+    return partial(JobGroup, timeouts, make_generation)
 
 
 def by_executor(change: Change, options: RuntimeOptions) -> Change:
@@ -72,48 +72,25 @@ def worker_orders(
         num_slots: number of slots of the job.
     """
     slots = [cluster.slots[slot] for slot in change.slots]
-    order = job.order
+    order, checkpoint = job.order, job.status.checkpoint
     own_device = len({(slot.host, slot.device) for slot in slots}) == len(slots)
     return [
         WorkerOrder(
-            job_id=order.job_id,
-            generation=job.serial,
+            **shared_order(order, options, cluster, slot),
+            generation=job.status.serial,
             rank=rank,
             num_workers=len(slots),
             num_slots=num_slots,
-            workload=order.workload.target,
-            options=JsonObject(order.workload.options),
-            seed=order.seed,
             global_batch=change.global_batch,
-            target_step=job.target_step,
-            job_dir=str(order.job_dir.absolute()),
-            checkpoint=job.checkpoint.path if job.checkpoint else None,
-            checkpoint_every=options.checkpoint_every,
-            digest_every=order.digest_every,
-            evidence=asdict(order.evidence),
-            evaluate_epochs=order.evaluate_epochs,
-            adaptive=asdict(order.adaptive) if order.adaptive else {},
-            step_floor_s=order.step_floor_s.get(num_slots, 0.0),
-            device=options.device,
-            device_type=slot.device_type,
+            target_step=job.status.target_step,
+            checkpoint=checkpoint.path if checkpoint else None,
             own_device=own_device,
-            num_threads=kernels_on(slot, cluster, common=options.common_kernels).num_threads,
-            common_kernels=options.common_kernels,
             carries_ranks=options.carries_ranks,
-            address=cluster.hosts[slot.host].address,
-            collective_timeout_s=options.collective_timeout_s,
             replay_layout=options.replay_layout,
             reduction=options.reduction,
             logical_workers=change.job.num_logical_workers if options.virtual else 0,
             virtual_workers=change.virtual_workers or (),
-            random_states=options.random_states,
-            accumulation_steps=options.accumulation_steps,
-            data_order=options.data_order,
-            block_samples=options.block_samples,
-            prefetch_steps=options.prefetch_steps,
-            loader_processes=options.loader_processes,
-            drawn_samples=options.drawn_samples,
-            mark=mark_path(order, process_name(order.job_id, job.serial, rank)),
+            mark=mark_path(order, process_name(order.job_id, job.status.serial, rank)),
         )
         for rank, slot in enumerate(slots)
     ]

@@ -4,35 +4,31 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from harness.contracts.marks import WorkerPhase
 from systems.restart.join import Joined, join
 from systems.restart.order import WorkerOrder
-from systems.restart.step_sync import StepSync, Verdict
-from systems.runtime.tensors.state import digests
 from systems.runtime.wire.control import ControlClient
 from systems.runtime.wire.messages import (
-    Checkpoint,
-    CheckpointWritten,
     FirstStep,
     Left,
     MayExit,
     Progress,
+    SetTarget,
     StepsDone,
+    Stop,
     StoppedAtCheckpoint,
     finished,
 )
-from systems.runtime.wire.step_log import LineWriter
-from systems.runtime.worker.checkpoint import keep_only
-from systems.runtime.worker.evaluations import Evaluations
+from systems.runtime.wire.step_log import LineWriter, generation_entry, step_entry
+from systems.runtime.worker.due_records import DueRecords
 from systems.runtime.worker.mark import PhaseMark
 from systems.runtime.worker.pace import Pacer
-from systems.runtime.worker.periodic_checkpoint import PeriodicCheckpoint
-from systems.runtime.worker.session import Stopwatch, begin, load, save
+from systems.runtime.worker.session import Stopwatch, begin, load
 from systems.runtime.worker.standby import program_for
+from systems.runtime.worker.step_sync import Commands, StepFacts, StepSync
 from systems.runtime.worker.trainer import Trainer
 from systems.virtual.workers import trainer_of
 
@@ -95,21 +91,18 @@ class _Loop:
         self.phases_s = phases_s
         self.mark = mark
         self.finishing = finishing
-        self.agreement = StepSync(
-            order.rank, joined.sum_words, client, order.target_step, trainer.num_losses
-        )
+        self.sync = StepSync(trainer.num_losses)
+        self.commands = Commands(stop=False, target_step=order.target_step)
+        """Latest commands of the driver, to which only the first worker listens."""
         self.is_first = order.rank == 0
-        self.pacer = Pacer(order.step_floor_s)
+        self.pacer = Pacer(order.floor_s(order.num_slots))
         # If a step is padded, or its loss is on another device, control words are exchanged at its
         # end. A command is then obeyed at once, and nothing waits for the device.
         self.words_at_end = self.pacer.is_on or session.device.type != "cpu"
         job_dir = Path(order.job_dir)
         self.steps = LineWriter(job_dir / "steps.jsonl")
-        self.digests = LineWriter(job_dir / "digests.jsonl")
         self.generations = LineWriter(job_dir / "generations.jsonl")
-        self.evaluations = Evaluations(session, order.evaluate_epochs)
-        self.checkpoints = job_dir / "checkpoints"
-        self.periodic = PeriodicCheckpoint(client, lambda: self._save(CheckpointWritten))
+        self.records = DueRecords(order, client, session, mark, self._progress, self._flush_steps)
         self.recent: deque[float] = deque(maxlen=RECENT_STEPS)
         self.reported_at = 0.0
         self.ended_at = 0.0
@@ -119,14 +112,14 @@ class _Loop:
         session = self.session
         if self.is_first:
             self.generations.add(
-                {
-                    "generation": self.order.generation,
-                    "resumed_at": session.step,
-                    "world": self.order.num_slots,
-                    "global_batch": self.order.global_batch,
-                    "device": session.device.type,
-                    "threads": self.order.num_threads,
-                }
+                generation_entry(
+                    self.order.generation,
+                    resumed_at=session.step,
+                    num_slots=self.order.num_slots,
+                    global_batch=self.order.global_batch,
+                    device=session.device.type,
+                    num_threads=self.order.num_threads,
+                )
             )
             self.generations.try_flush()
         try:
@@ -142,47 +135,55 @@ class _Loop:
         first = session.step
         while not (session.is_done(target_step) or stopped):
             started = time.monotonic()
-            verdict = self._step()
+            facts = self._step()
             late = self.pacer.finish(started) if self.words_at_end else False
             if self.words_at_end:
-                verdict = self._exchange()
+                facts = self._exchange()
             self.ended_at = time.monotonic()
-            assert verdict is not None
-            target_step, stopped = verdict.target_step, verdict.stop
+            assert facts is not None
+            target_step, stopped = facts.commands.target_step, facts.commands.stop
             if self.is_first:
                 # Before the report: it may write a checkpoint, which takes time.
                 if session.is_done(target_step):
                     self.finishing()
-                self._report(started, verdict, late, is_first_step=session.step == first + 1)
+                self._report(started, facts, late, is_first_step=session.step == first + 1)
         return target_step
 
-    def _step(self) -> Verdict | None:
-        """Compute and apply one step; return its verdict, or None if words are exchanged at its
-        end."""
-        self.trainer.compute(None if self.words_at_end else self.agreement.begin)
+    def _step(self) -> StepFacts | None:
+        """Compute and apply one step; return what all workers know of it, or None if words are
+        exchanged at its end."""
+        self.trainer.compute(None if self.words_at_end else self._begin_words)
         self.trainer.commit()
-        return None if self.words_at_end else self.agreement.end()
+        return None if self.words_at_end else self.sync.end()
 
-    def _exchange(self) -> Verdict:
-        self.agreement.begin(self.trainer.losses)
-        return self.agreement.end()
+    def _exchange(self) -> StepFacts:
+        self._begin_words(self.trainer.losses)
+        return self.sync.end()
 
-    def _report(self, started: float, verdict: Verdict, late: bool, is_first_step: bool) -> None:
+    def _begin_words(self, losses: Sequence[tuple[int, float]]) -> None:
+        """Give this worker's losses and, as the first worker, the driver's latest commands."""
+        if self.is_first:
+            for message in self.client.arrived():
+                if isinstance(message, Stop):
+                    self.commands = self.commands._replace(stop=True)
+                elif isinstance(message, SetTarget):
+                    self.commands = self.commands._replace(target_step=message.target_step)
+        commands = self.commands if self.is_first else None
+        self.sync.begin(self.joined.peers, losses, commands)
+
+    def _report(self, started: float, facts: StepFacts, late: bool, is_first_step: bool) -> None:
         """Log the step; report progress, write digests and save a checkpoint when each is due."""
-        session, order = self.session, self.order
-        entry: dict[str, Any] = {
-            "step": session.step,
-            "generation": order.generation,
-            "world": order.num_slots,
-            "global_batch": self.trainer.global_batch,
-            "started": started,
-            "duration_s": self.ended_at - started,
-            "loss": self.trainer.mean(verdict.losses).hex(),
-        }
-        if len(verdict.losses) > 1:
-            entry["losses"] = [loss.hex() for loss in verdict.losses]
-        if self.pacer.is_on:
-            entry["late"] = late
+        entry = step_entry(
+            self.session.step,
+            self.order.generation,
+            self.order.num_slots,
+            self.trainer.global_batch,
+            started,
+            self.ended_at,
+            self.trainer.mean(facts.losses),
+            losses=facts.losses,
+            late=late if self.pacer.is_on else None,
+        )
         self.steps.add(entry)
         self.recent.append(self.ended_at - started)
         if is_first_step:
@@ -195,46 +196,21 @@ class _Loop:
         elif self.ended_at - self.reported_at >= PROGRESS_EVERY_S:
             self.reported_at = self.ended_at
             self.client.offer(StepsDone(progress=self._progress()))
-        if order.digest_every and session.step % order.digest_every == 0:
-            self.digests.add({"step": session.step, **digests(session.model, session.optimizer)})
-        self.evaluations.after_step(self.trainer.global_batch)
-        if order.checkpoint_every and session.step % order.checkpoint_every == 0:
-            self.periodic.write(session.step)
+        self.records.after_step(self.trainer.global_batch)
 
     def _progress(self) -> Progress:
         step_s = sum(self.recent) / len(self.recent) if self.recent else 0.0
         samples = self.session.data_state.consumed
         return Progress(self.session.step, samples, step_s, self.ended_at)
 
-    def _save(self, message: type[Checkpoint]) -> None:
-        """Flush the logs, then write a checkpoint, so that every saved step has its line.
-
-        Args:
-            message: class of the message that tells the driver.
-
-        Raises:
-            OSError: the disk has no room; the previous checkpoint is unchanged.
-        """
-        started = time.monotonic()
-        self._flush_logs()
-        with self.mark.during(WorkerPhase.SAVE):
-            manifest = save(self.session, self.checkpoints)
-        now = time.monotonic()
-        self.client.send(
-            message(progress=self._progress(), path=str(manifest), saved=now, save_s=now - started)
-        )
-        # only after the driver knows the new one: it may need the previous one until then
-        keep_only(self.checkpoints, manifest)
-
     def _flush(self) -> None:
         self.trainer.close()
         self.session.prefetcher.close()
-        self._flush_logs()
+        self.records.flush()
 
-    def _flush_logs(self) -> None:
-        logs = (self.generations, self.steps, self.digests, self.evaluations, self.session.recorder)
-        for log in logs:
-            log.flush()
+    def _flush_steps(self) -> None:
+        self.generations.flush()
+        self.steps.flush()
 
     def _leave(self, *, is_finished: bool) -> None:
         """Leave after the last step of all workers: save or evaluate, then wait for permission to
@@ -244,7 +220,6 @@ class _Loop:
         would later free its own, holding the interpreter's lock, and wait for gloo's threads. These
         may need that lock to free a tensor (DistributedDataParallel of torch 2.13).
         """
-        session = self.session
         self.mark.now(WorkerPhase.LEAVE)
         overruns = self.pacer.num_overruns
         self.client.send(Left(progress=self._progress(), finished=is_finished, overruns=overruns))
@@ -253,8 +228,6 @@ class _Loop:
             # the end of the last all-reduce.
             self.client.expect(MayExit)
         elif is_finished:
-            found = digests(session.model, session.optimizer)
-            metrics = self.evaluations.now()
-            self.client.send(finished(self._progress(), found, metrics))
+            self.client.send(finished(self._progress(), *self.records.results()))
         else:
-            self._save(StoppedAtCheckpoint)
+            self.records.save(StoppedAtCheckpoint)

@@ -362,7 +362,8 @@ class ScriptRun:
     def end(self) -> None:
         """End training after the script has ended; the first worker reports the results."""
         if self.shutdown():
-            finish(self._present.worker, *self._present.worker.bench.results())
+            worker = self._present.worker
+            finish(worker, *worker.bench.report.records.results())
 
     @property
     def _present(self) -> ElasticLoop:

@@ -32,9 +32,6 @@ class Interruption:
         """Mean duration of the recent steps, or of those before the change; 0: there was none."""
         return sum(self._recent) / len(self._recent) if self._recent else self._usual_s
 
-    def failed(self) -> None:
-        """Record a step that does not count."""
-
     def step(self, quorum: Quorum, started: float, ended: float) -> dict[str, float]:
         """Record a step; return the phases of a change that it ends, otherwise its own duration.
 

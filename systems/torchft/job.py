@@ -14,10 +14,9 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from harness.cluster import Cluster
-from harness.contracts.backend_reports import Report, ReportKind
+from harness.contracts.backend_reports import ReportKind
 from harness.contracts.change import Change, ChangeKind
 from harness.contracts.process import Exit
 from harness.contracts.training_order import TrainingOrder
@@ -35,8 +34,8 @@ from systems.runtime.driver.job_protocol import (
     LOSING_WAIT_S,
     STARTING_WAIT_S,
     JobServices,
-    Saved,
 )
+from systems.runtime.driver.job_status import JobStatus, Saved
 from systems.runtime.wire.control_server import Channels, Connection
 from systems.runtime.wire.messages import (
     Beat,
@@ -69,33 +68,24 @@ from systems.torchft.order import Target
 from systems.torchft.replicas import Replica, Replicas
 from systems.torchft.rescale import Rescale, crowd_problem
 
-_STARTS = (ChangeKind.START, ChangeKind.RESUME)
-
 
 class TorchftJob:
     """State of one job; implements ``DrivenJob``."""
 
     def __init__(
         self,
-        order: TrainingOrder,
-        services: JobServices,
         options: TorchftOptions,
         cluster: Cluster,
-        serial: int = 0,
+        order: TrainingOrder,
+        services: JobServices,
+        serial: int,
     ) -> None:
         self.order = order
         self.services = services
-        self.change: Change | None = None
-        self.step = 0
-        self.samples = 0
-        self.serial = serial
-        """Number of the last run of the job, see ``Replicas.run``."""
-        self.phase = Phase.IDLE
+        self.status = JobStatus(order, services.report, serial)
         self._options = options
         self._replicas = Replicas(order, services, options, cluster)
-        self._target_step = order.target_step
         self._num_targets = 0
-        self._checkpoint: Saved | None = None
         self._wanted: tuple[int, ...] = ()
         """Numbers of the replicas that train, but for a change in flight."""
         self._global_batch = 0
@@ -113,9 +103,6 @@ class TorchftJob:
         self._beats = Beats(options.runtime.hang_timeout_s, services.send)
         self._accusations = LineWriter(order.job_dir / "accusations.jsonl")
         self._deadline: float | None = None
-        self._step_s = 0.0
-        self._phases_s: dict[str, float] = {}
-        self._overruns = 0
 
     # Requests. The driver has checked that no change is in flight, except for stop.
 
@@ -129,26 +116,26 @@ class TorchftJob:
         self._accept(change, Phase.STARTING)
         self._ending = self._finisher = self._rescale = None
         self._trained = ((), {})
-        self._stand_at_checkpoint()
+        self.status.go_back()
         self._global_batch = change.global_batch
         self._wanted = tuple(range(len(change.slots)))
-        self.serial += 1
+        self.status.serial += 1
         try:
             # Fail here rather than when a replica asks for its order.
             JsonObject(self.order.workload.options).text()
-            self._replicas.begin(self.serial, change.slots, self._checkpoint)
+            self._replicas.begin(self.status.serial, change.slots, self.status.checkpoint)
         except Exception as error:  # a launcher may raise anything
             self._end(not_started("replicas", error, f"logs: {self.order.job_dir}"))
 
     def alter(self, change: Change) -> None:
         """Start and end replicas for RESCALE and MIGRATE; save and stop for SUSPEND."""
         if self._asked_too_early is not None:
-            self._say(ReportKind.RETRY, change_id=change.change_id, reason="another one waits")
+            self.status.answer(change, ReportKind.RETRY, "another one waits")
         elif self._lost:
             self._asked_too_early = change
-        elif self.phase is not Phase.RUNNING:
+        elif self.status.phase is not Phase.RUNNING:
             # it is ending already, and that end overtakes the change
-            self._accept(change, self.phase)
+            self._accept(change, self.status.phase)
         elif change.kind is ChangeKind.SUSPEND:
             self._accept(change, Phase.STOPPING)
             self._deadline = time.monotonic() + self._options.runtime.stop_timeout_s
@@ -158,19 +145,18 @@ class TorchftJob:
 
     def stop(self, change: Change) -> None:
         """Kill the job, whatever it is doing; report a change in flight as failed."""
-        if (other := self.change or self._asked_too_early) is not None:
-            self._say(ReportKind.FAILED, change_id=other.change_id, reason="overtaken by a stop")
+        if (other := self.status.change or self._asked_too_early) is not None:
+            self.status.answer(other, ReportKind.FAILED, "overtaken by a stop")
         self._asked_too_early = None
-        self.change = change
-        self._say(ReportKind.ACCEPTED)
+        self.status.accept(change)
         if self.is_alive:
             self._end(Ending(Fate.STOPPED))
         else:
-            self._done()
+            self.status.done()
 
     def set_target_step(self, target_step: int) -> None:
         """Move the target step; replicas that are still starting get it later."""
-        self._target_step = target_step
+        self.status.target_step = target_step
         self._replicas.tell(SetTarget(target_step=target_step))
 
     # Events from the driver.
@@ -184,7 +170,7 @@ class TorchftJob:
         """Accept the lighthouse or a replica that sent the right token."""
         if self._ending is not None or not self.is_alive:
             return False
-        batch, target_step = self._global_batch, self._target_step
+        batch, target_step = self._global_batch, self.status.target_step
         return self._replicas.greeted(connection, global_batch=batch, target_step=target_step)
 
     def heard(self, connection: Connection, message: Message) -> None:
@@ -198,7 +184,7 @@ class TorchftJob:
                 self._heard_lighthouse(message)
             return
         if isinstance(message, Checkpoint):
-            self._checkpoint = Saved.of(message)
+            self.status.checkpoint = Saved.of(message)
         replica = self._replicas.by_number.get(greeting.number)
         if replica is None:
             return
@@ -220,7 +206,7 @@ class TorchftJob:
     def check(self) -> None:
         """Check whether something is overdue, has failed, or is complete, and act on it."""
         now = time.monotonic()
-        if self._ending is None and self.phase is not Phase.IDLE:
+        if self._ending is None and self.status.phase is not Phase.IDLE:
             self._judge(now)
         if self._ending is None:
             self._look_for_silence(now)
@@ -240,7 +226,7 @@ class TorchftJob:
     def wait_s(self, now: float) -> float:
         """Return the longest time until ``check`` must be called and ended processes must be looked
         for."""
-        wait_s = IDLE_WAIT_S if self.change is None else STARTING_WAIT_S
+        wait_s = IDLE_WAIT_S if self.status.change is None else STARTING_WAIT_S
         rescale = self._rescale
         if self._ending is not None or (rescale is not None and rescale.has_arrived):
             wait_s = LOSING_WAIT_S
@@ -262,10 +248,9 @@ class TorchftJob:
                 raise ControlError(f"a lighthouse sent {kind_of(message)!r}")
 
     def _heard_replica(self, replica: Replica, message: Message) -> None:
-        if isinstance(message, JobReport) and message.progress.step >= self.step:
+        if isinstance(message, JobReport) and message.progress.step >= self.status.step:
             # An earlier first replica may still have been heard later than its successor.
-            self.step, self.samples = message.progress.step, message.progress.samples
-            self._step_s = message.progress.step_s
+            self.status.stand(message.progress)
         match message:
             case Failed():
                 self._heard_failure(replica, message)
@@ -283,19 +268,15 @@ class TorchftJob:
                 if self._rescale is not None and self._rescale.arrived(message.target):
                     self._tell_next(self._rescale)
             case StepsDone():
-                if self.change is None and not self._lost:
-                    self._say(ReportKind.PROGRESS)
+                if self.status.change is None and not self._lost:
+                    self.status.say(ReportKind.PROGRESS)
             case ReplicaLeft():
                 self._heard_leave(replica, message)
             case StoppedAtCheckpoint():
-                self._phases_s["save"] = message.save_s
-                # negative until the end of the last process is added (``_gone``)
-                self._phases_s["stop"] = -message.saved
+                self.status.saved(message)
                 self._end(Ending(Fate.SUSPENDED), kill=False)
             case Finished():
-                results = message.results
-                if self.order.step_floor_s:
-                    results["pace_overruns"] = float(self._overruns)
+                results = self.status.results(message)
                 self._end(Ending(Fate.FINISHED, results=results), kill=False)
             case Beat() | CheckpointWritten() | Warned():
                 pass  # a sign of life, or handled by ``heard`` or the driver
@@ -313,10 +294,10 @@ class TorchftJob:
     def _heard_leave(self, replica: Replica, message: ReplicaLeft) -> None:
         if not message.is_first:
             return
-        self._overruns += message.overruns
+        self.status.overruns += message.overruns
         self._finisher = replica.number
         if message.finished:
-            self.phase = Phase.FINISHING
+            self.status.phase = Phase.FINISHING
             self._deadline = None
 
     def _whole_quorum(self, members: tuple[int, ...], phases_s: Mapping[str, float]) -> None:
@@ -325,34 +306,34 @@ class TorchftJob:
         for number in members:
             self._replicas.by_number[number].trains = True
         for phase, seconds in phases_s.items():
-            before_s = 0.0 if phase == "first_step" else self._phases_s.get(phase, 0.0)
-            self._phases_s[phase] = before_s + seconds
+            before_s = 0.0 if phase == "first_step" else self.status.phases_s.get(phase, 0.0)
+            self.status.phases_s[phase] = before_s + seconds
         if set(members) != set(self._wanted) or self._rescale is not None:
             return
-        if self.change is not None and self.change.kind in _STARTS:
-            self.phase = Phase.RUNNING
+        if self.status.is_starting:
+            self.status.phase = Phase.RUNNING
             self._deadline = None
-            first_step_s = self._phases_s["first_step"]
+            first_step_s = self.status.phases_s["first_step"]
             prepared_s = self._replicas.preparation_s(members)
-            self._phases_s = {**prepared_s, "first_step": first_step_s}
-            self._done()
+            self.status.phases_s = {**prepared_s, "first_step": first_step_s}
+            self.status.done()
         elif self._lost:
             self._shrunk()
 
     def _shrunk(self) -> None:
-        if self.phase is not Phase.RUNNING:
+        if self.status.phase is not Phase.RUNNING:
             return
         self._deadline = None
         lost, self._lost = self._lost, {}
         if (early := self._asked_too_early) is not None:
             self._asked_too_early = None
-            self._say(ReportKind.RETRY, change_id=early.change_id, reason="a replica had died")
-        self._say(
+            self.status.answer(early, ReportKind.RETRY, "a replica had died")
+        self.status.say(
             ReportKind.SHRUNK,
             slots=self._replicas.slots_of(self._wanted),
             lost_slots=tuple(lost),
             reason="; ".join(dict.fromkeys(lost.values())),
-            phases_s=dict(self._phases_s),
+            phases_s=dict(self.status.phases_s),
             stopping_time_s=self._stopping_time_s(),
         )
 
@@ -361,9 +342,9 @@ class TorchftJob:
     def _begin_rescale(self, change: Change) -> None:
         held = {self._replicas.by_number[n].slot.slot_id: n for n in self._wanted}
         if (reason := crowd_problem(held, change.slots, self._global_batch)) is not None:
-            self._say(ReportKind.FAILED, change_id=change.change_id, reason=reason)
+            self.status.answer(change, ReportKind.FAILED, reason)
             return
-        self._accept(change, self.phase)
+        self._accept(change, self.status.phase)
         self._deadline = time.monotonic() + self._options.runtime.start_timeout_s
         try:
             new = self._replicas.add([slot for slot in change.slots if slot not in held])
@@ -371,7 +352,7 @@ class TorchftJob:
             self._lose(f"no replicas: {error}", of_machine=isinstance(error, OSError))
             return
         held |= {replica.slot.slot_id: replica.number for replica in new}
-        self._phases_s = {"quorum": 0.0}
+        self.status.phases_s = {"quorum": 0.0}
         self._rescale = Rescale(
             before=self._wanted,
             new=tuple(replica.number for replica in new),
@@ -385,8 +366,8 @@ class TorchftJob:
         """Let new replicas go on once all are ready."""
         if not self._replicas.are_ready():
             return
-        if self.phase is Phase.STARTING:
-            self._replicas.go(self._target_step)
+        if self.status.phase is Phase.STARTING:
+            self._replicas.go(self.status.target_step)
         elif self._rescale is not None and self._rescale.target is None:
             self._tell_next(self._rescale)
 
@@ -404,24 +385,24 @@ class TorchftJob:
         leaving = [self._replicas.by_number[number] for number in rescale.leaving]
         are_out = not rescale.is_final or all(each.has_left or not each.lives for each in leaving)
         if rescale.is_obeyed and are_out and self._replicas.new:
-            self._replicas.go(self._target_step)
+            self._replicas.go(self.status.target_step)
             self._replicas.tell(rescale.target)
         if rescale.has_arrived and not any(each.lives for each in leaving):
-            assert self.change is not None
+            assert self.status.change is not None
             self._wanted, self._rescale = rescale.final, None
-            self._global_batch = self.change.global_batch
+            self._global_batch = self.status.change.global_batch
             self._deadline = None
             prepared_s = self._replicas.preparation_s(rescale.new)
-            self._phases_s = {**prepared_s, **self._phases_s}
-            self._done(self._stopping_time_s())
+            self.status.phases_s = {**prepared_s, **self.status.phases_s}
+            self.status.done(self._stopping_time_s())
 
     def _fail_rescale(self, rescale: Rescale, reason: str) -> None:
         """Give a change up: remove new replicas, and those of which it is not known whether they
         have left already."""
-        self._say(ReportKind.FAILED, reason=reason)
-        self.change = self._rescale = None
+        self.status.say(ReportKind.FAILED, reason=reason)
+        self.status.change = self._rescale = None
         self._deadline = None
-        self._phases_s = {}
+        self.status.phases_s = {}
         table = self._replicas.by_number
         out = rescale.told_to_leave
         self._replicas.dismiss([table[number] for number in (*rescale.new, *out)])
@@ -443,7 +424,7 @@ class TorchftJob:
                 self._wait_for_others()
 
     def _stopping_time_s(self) -> float:
-        return self._phases_s.get("quorum", 0.0) + self._phases_s.get("heal", 0.0)
+        return self.status.phases_s.get("quorum", 0.0) + self.status.phases_s.get("heal", 0.0)
 
     # Ends of processes.
 
@@ -461,9 +442,9 @@ class TorchftJob:
         """Handle a replica that should not have ended: the others go on, if there are any."""
         dead.is_leaving = True
         reason = f"worker {dead.number}: {after_silence(end.reason, dead.silent_s)}"
-        if self.phase is Phase.FINISHING and dead.number != self._finisher:
+        if self.status.phase is Phase.FINISHING and dead.number != self._finisher:
             return  # it has no part in what is left to do
-        if self.phase is not Phase.RUNNING:
+        if self.status.phase is not Phase.RUNNING:
             self._lose(reason)
             return
         if self._rescale is not None:
@@ -482,15 +463,15 @@ class TorchftJob:
         members, phases_s = self._trained
         if set(members) == set(self._wanted):
             # A survivor may be heard before the launcher knows of the death.
-            self._phases_s = phases_s
+            self.status.phases_s = phases_s
             self._shrunk()
         else:
-            self._phases_s = {}
+            self.status.phases_s = {}
             self._deadline = time.monotonic() + self._options.runtime.start_timeout_s
 
     def _look_for_silence(self, now: float) -> None:
         """Kill processes that have stopped without ending."""
-        if self.phase not in (Phase.RUNNING, Phase.STOPPING, Phase.FINISHING):
+        if self.status.phase not in (Phase.RUNNING, Phase.STOPPING, Phase.FINISHING):
             return
 
         def needed() -> dict[str, Connection]:
@@ -506,7 +487,7 @@ class TorchftJob:
 
     def _end(self, ending: Ending, *, kill: bool = True) -> None:
         self._ending = ending
-        self.phase = Phase.ENDING
+        self.status.phase = Phase.ENDING
         self._deadline = None
         if kill:
             self._replicas.kill()
@@ -527,46 +508,11 @@ class TorchftJob:
         self._lost = {}
         was_killed = self._replicas.is_killed_from_outside
         self._replicas.forget()
-        self.phase = Phase.IDLE
-        if self._phases_s.get("stop", 0.0) < 0:
-            self._phases_s["stop"] += time.monotonic()
-        if ending.fate in (Fate.SUSPENDED, Fate.STOPPED):
-            self._done()
-        elif ending.fate is Fate.FINISHED:
-            self.change = None
-            self._say(ReportKind.FINISHED, results=ending.results, reason=ending.reason)
-        else:
-            self._stand_at_checkpoint()
-            lost = ending.fate is Fate.LOST
-            if not lost and self.change is not None and self.change.kind not in _STARTS:
-                self.change = None  # the job has failed, not the change
-            kind = ReportKind.LOST if lost else ReportKind.FAILED
-            of_machine = ending.of_machine or (lost and was_killed)
-            self._say(kind, reason=ending.reason, of_machine=of_machine)
-        self.change = None
+        self.status.gone()
+        self.status.close(ending, of_machine=ending.of_machine or was_killed)
 
     def _accept(self, change: Change, phase: Phase) -> None:
-        self.change = change
-        self._phases_s = {}
-        self._say(ReportKind.ACCEPTED)
-        self.phase = phase
+        self.status.accept(change)
+        self.status.phase = phase
         if phase is Phase.STARTING:
             self._deadline = time.monotonic() + self._options.runtime.start_timeout_s
-
-    def _stand_at_checkpoint(self) -> None:
-        at = self._checkpoint
-        self.step, self.samples = (at.step, at.samples) if at else (0, 0)
-        self._step_s = 0.0
-
-    def _done(self, stopping_time_s: float | None = None) -> None:
-        self._say(ReportKind.DONE, stopping_time_s=stopping_time_s, phases_s=dict(self._phases_s))
-        self.change = None
-
-    def _say(self, kind: ReportKind, **details: Any) -> None:
-        facts = {
-            "change_id": self.change.change_id if self.change else None,
-            "step": self.step,
-            "samples": self.samples,
-            "step_s": self._step_s if self.phase is Phase.RUNNING else 0.0,
-        } | details
-        self.services.report(Report(kind, self.order.job_id, time.monotonic(), **facts))

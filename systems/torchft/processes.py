@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 from harness.cluster import Cluster, Slot
 from harness.contracts.process import ProcessSpec
 from harness.contracts.training_order import TrainingOrder
-from systems.runtime.driver.job_protocol import JobServices, Saved
-from systems.runtime.driver.launch import mark_path, slot_environment
+from systems.runtime.driver.job_protocol import JobServices
+from systems.runtime.driver.job_status import Saved
+from systems.runtime.driver.launch import mark_path, shared_order, slot_environment
 from systems.runtime.wire.control import TOKEN_VARIABLE
 from systems.runtime.wire.kernels import Kernels, kernels_of
-from systems.runtime.wire.protocol import JsonObject
 from systems.torchft.options import TorchftOptions
 from systems.torchft.order import LighthouseOrder, ReplicaOrder
 
@@ -102,35 +102,18 @@ def replica_order(
     checkpoint: Saved | None,
 ) -> ReplicaOrder:
     """Return the order to a replica."""
-    runtime = options.runtime
     return ReplicaOrder(
-        job_id=order.job_id,
+        **shared_order(order, options.runtime, cluster, slot),
         number=number,
         founders=founders,
         base_generation=base_generation,
-        workload=order.workload.target,
-        options=JsonObject(order.workload.options),
-        seed=order.seed,
         global_batch=global_batch,
         target_step=target_step,
-        job_dir=str(order.job_dir.absolute()),
         checkpoint=checkpoint.path if checkpoint and founders else None,
-        checkpoint_every=runtime.checkpoint_every,
-        digest_every=order.digest_every,
-        evaluate_epochs=order.evaluate_epochs,
-        step_floors_s={str(count): floor for count, floor in order.step_floor_s.items()},
-        device=runtime.device,
-        device_type=slot.device_type,
-        num_threads=kernels_of(slot).num_threads,
-        address=cluster.hosts[slot.host].address,
         heartbeat_interval_s=options.heartbeat_interval_s,
         quorum_timeout_s=options.quorum_timeout_s,
-        collective_timeout_s=runtime.collective_timeout_s,
         min_replicas=options.min_replicas,
         drop_failed_group=options.drop_failed_group,
-        data_order=runtime.data_order,
-        block_samples=runtime.block_samples,
-        evidence=asdict(order.evidence),
         mark=mark_path(order, process_name(order, run, number)),
     )
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from harness.cluster import Cluster, Slot
 from harness.contracts.process import Exit
 from harness.contracts.training_order import TrainingOrder
-from systems.runtime.driver.job_protocol import JobServices, Saved
+from systems.runtime.driver.job_protocol import JobServices
+from systems.runtime.driver.job_status import Saved
 from systems.runtime.wire.control_server import Connection
 from systems.runtime.wire.messages import MayExit, SetTarget
 from systems.runtime.wire.protocol import Message

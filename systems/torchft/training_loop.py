@@ -4,28 +4,22 @@ from __future__ import annotations
 
 import time
 from copy import deepcopy
-from pathlib import Path
 from typing import Any
 
 from harness.contracts.marks import WorkerPhase
-from systems.runtime.tensors.state import digests
 from systems.runtime.wire.control import ControlClient
 from systems.runtime.wire.groups import GroupLost
 from systems.runtime.wire.messages import (
-    Checkpoint,
-    CheckpointWritten,
     MayExit,
     Progress,
     StepsDone,
     StoppedAtCheckpoint,
     finished,
 )
-from systems.runtime.worker.checkpoint import keep_only
-from systems.runtime.worker.evaluations import Evaluations
+from systems.runtime.worker.due_records import DueRecords
 from systems.runtime.worker.mark import PhaseMark
 from systems.runtime.worker.pace import Pacer
-from systems.runtime.worker.periodic_checkpoint import PeriodicCheckpoint
-from systems.runtime.worker.session import Session, Stopwatch, begin, load, save
+from systems.runtime.worker.session import Session, Stopwatch, begin, load
 from systems.runtime.worker.standby import program_for
 from systems.torchft.commands import Commands
 from systems.torchft.flat_reduction import FlatReduction
@@ -83,9 +77,9 @@ class _Replica:
         self.words = StepWords(self.membership)
         self.log = ReplicaLog(order, self.session)
         self.pacer = Pacer(0.0, is_before_update=True)
-        self.evaluations = Evaluations(self.session, order.evaluate_epochs)
-        self.checkpoints = Path(order.job_dir) / "checkpoints"
-        self.periodic = PeriodicCheckpoint(client, lambda: self._save(CheckpointWritten))
+        self.records = DueRecords(
+            order, client, self.session, self.mark, self._progress, self.log.flush
+        )
         self.quorum: Quorum | None = None
         """Quorum that the shares belong to; None: the first is yet to come."""
         self.global_batch = order.global_batch
@@ -222,17 +216,7 @@ class _Replica:
         self.is_removed = not ends and self.order.number in self.commands.leaving
         self.is_over = ends or self.is_removed
         if quorum.is_first:
-            self._keep()
-
-    def _keep(self) -> None:
-        """Write digests, evaluations and a checkpoint when each is due."""
-        order, session = self.order, self.session
-        if order.digest_every and session.step % order.digest_every == 0:
-            found = digests(session.model, session.optimizer)
-            self.log.digests.add({"step": session.step, **found})
-        self.evaluations.after_step(self.global_batch)
-        if order.checkpoint_every and session.step % order.checkpoint_every == 0:
-            self.periodic.write(session.step)
+            self.records.after_step(self.global_batch)
 
     def _report(self, quorum: Quorum, phases_s: dict[str, float], ended: float) -> None:
         """Report the first step of a generation, the arrival at a target, or progress."""
@@ -300,35 +284,10 @@ class _Replica:
 
     # The end.
 
-    def _save(self, message: type[Checkpoint]) -> None:
-        """Flush the logs, then write a checkpoint, so that every saved step has its line.
-
-        Args:
-            message: class of the message that tells the driver.
-
-        Raises:
-            OSError: the disk has no room; the previous checkpoint is unchanged.
-        """
-        started = time.monotonic()
-        self._flush_logs()
-        with self.mark.during(WorkerPhase.SAVE):
-            manifest = save(self.session, self.checkpoints)
-        now = time.monotonic()
-        self.client.send(
-            message(progress=self._progress(), path=str(manifest), saved=now, save_s=now - started)
-        )
-        # only after the driver knows the new one: it may need the previous one until then
-        keep_only(self.checkpoints, manifest)
-
     def _flush(self) -> None:
         self.trainer.close()
         self.session.prefetcher.close()
-        self._flush_logs()
-
-    def _flush_logs(self) -> None:
-        self.log.flush()
-        self.evaluations.flush()
-        self.session.recorder.flush()
+        self.records.flush()
 
     def _leave(self) -> None:
         """Leave after the last step: save or evaluate, then wait for permission to exit.
@@ -352,10 +311,9 @@ class _Replica:
             )
         )
         if is_first and is_finished:
-            found = digests(session.model, session.optimizer)
-            self.client.send(finished(self._progress(), found, self.evaluations.now()))
+            self.client.send(finished(self._progress(), *self.records.results()))
         elif is_first:
-            self._save(StoppedAtCheckpoint)
+            self.records.save(StoppedAtCheckpoint)
         else:
             while not isinstance(self.client.next_message(None), MayExit):
                 pass  # commands for replicas that still train

@@ -15,10 +15,9 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import Any
 
 from harness.cluster import Cluster
-from harness.contracts.backend_reports import Report, ReportKind
+from harness.contracts.backend_reports import ReportKind
 from harness.contracts.change import Change, ChangeKind
 from harness.contracts.process import Exit
 from harness.contracts.training_order import TrainingOrder
@@ -36,8 +35,8 @@ from systems.runtime.driver.job_protocol import (
     LOSING_WAIT_S,
     STARTING_WAIT_S,
     JobServices,
-    Saved,
 )
+from systems.runtime.driver.job_status import JobStatus, Saved
 from systems.runtime.wire.control_server import Channels, Connection
 from systems.runtime.wire.messages import (
     Beat,
@@ -64,33 +63,24 @@ from systems.torchrun.options import TorchrunOptions
 from systems.torchrun.phases import phases_of, stopping_time_s
 from systems.torchrun.rounds import Rounds
 
-_STARTS = (ChangeKind.START, ChangeKind.RESUME)
-
 
 class TorchrunJob:
     """State of one job; implements ``DrivenJob``."""
 
     def __init__(
         self,
-        order: TrainingOrder,
-        services: JobServices,
         options: TorchrunOptions,
         cluster: Cluster,
-        serial: int = 0,
+        order: TrainingOrder,
+        services: JobServices,
+        serial: int,
     ) -> None:
         self.order = order
         self.services = services
-        self.change: Change | None = None
-        self.step = 0
-        self.samples = 0
-        self.serial = serial
-        """Number of the last store, agent or round."""
-        self.phase = Phase.IDLE
+        self.status = JobStatus(order, services.report, serial)
         self._options = options
         self._agents = Agents(order, services, options, cluster)
         self._rounds = Rounds(order, services, options, cluster)
-        self._target_step = order.target_step
-        self._checkpoint: Saved | None = None
         self._wanted: tuple[int, ...] = ()
         """Slots on which the job is to train."""
         self._global_batch = 0
@@ -102,9 +92,6 @@ class TorchrunJob:
         self._deadline: float | None = None
         self._began = 0.0
         """Time at which the change was requested, or the first agent died."""
-        self._step_s = 0.0
-        self._phases_s: dict[str, float] = {}
-        self._overruns = 0
 
     # Requests. The driver has checked that no change is in flight, except for stop.
 
@@ -117,14 +104,14 @@ class TorchrunJob:
         """Start a store and an agent for each slot, for START or RESUME."""
         self._accept(change, Phase.STARTING)
         self._rounds.present = self._ending = None
-        self._stand_at_checkpoint()
+        self.status.go_back()
         self._global_batch = change.global_batch
         self._wanted = change.slots
         try:
             # Fail here rather than when a worker asks for its order.
             JsonObject(self.order.workload.options).text()
-            self._agents.start_store(self._count(), change.slots[0])
-            self._agents.start(self._count, change.slots)
+            self._agents.start_store(self.status.next_number(), change.slots[0])
+            self._agents.start(self.status.next_number, change.slots)
         except Exception as error:  # a launcher may raise anything
             self._end(not_started("agents", error, f"logs: {self.order.job_dir}"))
 
@@ -132,18 +119,18 @@ class TorchrunJob:
         """Start and end agents for RESCALE and MIGRATE; save and stop for SUSPEND."""
         suspends = change.kind is ChangeKind.SUSPEND
         if self._asked_too_early is not None:
-            self._say(ReportKind.RETRY, change_id=change.change_id, reason="another one waits")
+            self.status.answer(change, ReportKind.RETRY, "another one waits")
             return
         if self._agents.lost:
             self._asked_too_early = change
             return
         if not suspends and set(change.slots) == set(self._wanted):
             reason = "torchrun restarts its workers only where agents come or go; change the slots"
-            self._say(ReportKind.FAILED, change_id=change.change_id, reason=reason)
+            self.status.answer(change, ReportKind.FAILED, reason)
             return
         # it is ending already, and that end overtakes the change
-        if self.phase is not Phase.RUNNING:
-            self._accept(change, self.phase)
+        if self.status.phase is not Phase.RUNNING:
+            self._accept(change, self.status.phase)
         elif suspends:
             self._accept(change, Phase.STOPPING)
             self._deadline = self._began + self._options.runtime.stop_timeout_s
@@ -152,26 +139,25 @@ class TorchrunJob:
             self._accept(change, Phase.STARTING)
             self._wanted = change.slots
             try:
-                self._agents.start(self._count, change.slots)
+                self._agents.start(self.status.next_number, change.slots)
                 self._agents.admit(self._wanted)
             except Exception as error:
                 self._lose(f"no agents: {error}", of_machine=isinstance(error, OSError))
 
     def stop(self, change: Change) -> None:
         """Kill the job, whatever it is doing; report a change in flight as failed."""
-        if (other := self.change or self._asked_too_early) is not None:
-            self._say(ReportKind.FAILED, change_id=other.change_id, reason="overtaken by a stop")
+        if (other := self.status.change or self._asked_too_early) is not None:
+            self.status.answer(other, ReportKind.FAILED, "overtaken by a stop")
         self._asked_too_early = None
-        self.change = change
-        self._say(ReportKind.ACCEPTED)
+        self.status.accept(change)
         if self.is_alive:
             self._end(Ending(Fate.STOPPED))
         else:
-            self._done()
+            self.status.done()
 
     def set_target_step(self, target_step: int) -> None:
         """Move the target step; workers that are still starting get it in their order."""
-        self._target_step = target_step
+        self.status.target_step = target_step
         self._rounds.tell(SetTarget(target_step=target_step))
 
     # Events from the driver.
@@ -191,9 +177,9 @@ class TorchrunJob:
         rank = greeting.rank
         if not self._rounds.awaits(rank, greeting.store):
             self._begin_round(greeting.store, greeting.num_workers)
-        target, own = self._target_step, self._agents.own_device
+        target, own = self.status.target_step, self._agents.own_device
         self._rounds.enter(rank, agent, connection, target_step=target, own_device=own)
-        if rank == 0 and self.phase is Phase.STOPPING:
+        if rank == 0 and self.status.phase is Phase.STOPPING:
             self._rounds.tell(Stop())
         return True
 
@@ -202,12 +188,12 @@ class TorchrunJob:
         greeting = connection.greeting
         if isinstance(greeting, StoreGreeting | AgentGreeting):
             news = self._agents.heard(greeting, message)
-            if news and self._ending is None and self.phase is not Phase.FINISHING:
+            if news and self._ending is None and self.status.phase is not Phase.FINISHING:
                 self._agents.admit(self._wanted)
             return
         assert isinstance(greeting, RoundGreeting)
         if isinstance(message, Checkpoint):
-            self._checkpoint = Saved.of(message)  # also from a round that is over
+            self.status.checkpoint = Saved.of(message)  # also from a round that is over
         speaks = self._rounds.speaker(connection, greeting.rank) is not None
         if speaks and self._ending is None:
             assert self._rounds.present is not None
@@ -255,7 +241,7 @@ class TorchrunJob:
     def wait_s(self, now: float) -> float:
         """Return the longest time until ``check`` must be called and ended processes must be looked
         for."""
-        wait_s = IDLE_WAIT_S if self.change is None else STARTING_WAIT_S
+        wait_s = IDLE_WAIT_S if self.status.change is None else STARTING_WAIT_S
         if self._ending is not None:
             wait_s = LOSING_WAIT_S
         if self._deadline is not None:
@@ -267,13 +253,14 @@ class TorchrunJob:
     def _begin_round(self, store: str, num_workers: int) -> None:
         """Begin a round on which TorchElastic has agreed; all its workers start from the last
         checkpoint."""
-        if self.change is not None and num_workers == len(self._wanted):
-            self._global_batch = self.change.global_batch
-        if self.phase is Phase.FINISHING:  # TorchElastic has started the workers once more
-            self.phase = Phase.STARTING if self.change is not None else Phase.RUNNING
+        if self.status.change is not None and num_workers == len(self._wanted):
+            self._global_batch = self.status.change.global_batch
+        if self.status.phase is Phase.FINISHING:  # TorchElastic has started the workers once more
+            self.status.phase = Phase.STARTING if self.status.change is not None else Phase.RUNNING
             self._agents.admit(self._wanted)
-        self._rounds.begin(self._count(), store, num_workers, self._global_batch, self._checkpoint)
-        self._stand_at_checkpoint()
+        number, checkpoint = self.status.next_number(), self.status.checkpoint
+        self._rounds.begin(number, store, num_workers, self._global_batch, checkpoint)
+        self.status.go_back()
         if self._deadline is None:
             self._deadline = time.monotonic() + self._options.runtime.start_timeout_s
 
@@ -288,28 +275,23 @@ class TorchrunJob:
         if rank != 0:
             return
         if isinstance(message, JobReport):
-            self.step, self.samples = message.progress.step, message.progress.samples
-            self._step_s = message.progress.step_s
+            self.status.stand(message.progress)
         match message:
             case FirstStep():
                 self._first_step(round_, message)
             case StepsDone():
-                if self.change is None and not self._agents.lost:
-                    self._say(ReportKind.PROGRESS)
+                if self.status.change is None and not self._agents.lost:
+                    self.status.say(ReportKind.PROGRESS)
             case Left():
-                self._overruns += message.overruns
+                self.status.overruns += message.overruns
                 if message.finished:
-                    self.phase = Phase.FINISHING
+                    self.status.phase = Phase.FINISHING
                     self._deadline = None
             case StoppedAtCheckpoint():
-                self._phases_s["save"] = message.save_s
-                # negative until the end of the last process is added (``_gone``)
-                self._phases_s["stop"] = -message.saved
+                self.status.saved(message)
                 self._end(Ending(Fate.SUSPENDED), kill=False)
             case Finished():
-                results = message.results
-                if self.order.step_floor_s:
-                    results["pace_overruns"] = float(self._overruns)
+                results = self.status.results(message)
                 self._end(Ending(Fate.FINISHED, results=results), kill=False)
             case Beat() | CheckpointWritten() | Warned():
                 pass  # a sign of life, or handled by ``heard`` or the driver
@@ -331,26 +313,32 @@ class TorchrunJob:
         round_.has_begun = True
         ranks = sorted(round_.workers)
         slots = tuple(self._agents.slot_of(round_.workers[rank].agent) for rank in ranks)
-        if self.phase is not Phase.STOPPING and set(slots) == set(self._wanted):
-            self.phase = Phase.RUNNING
+        if self.status.phase is not Phase.STOPPING and set(slots) == set(self._wanted):
+            self.status.phase = Phase.RUNNING
             self._deadline = None
-        if self.phase is not Phase.RUNNING or (self.change is None and not self._agents.lost):
+        change = self.status.change
+        if self.status.phase is not Phase.RUNNING or (change is None and not self._agents.lost):
             return
-        starts = self.change is not None and self.change.kind in _STARTS
+        starts = self.status.is_starting
         staying = self._agents.staying
-        self._phases_s = phases_of(message, staying, round_.workers[0], self._began, starts)
+        self.status.phases_s = phases_of(message, staying, round_.workers[0], self._began, starts)
         stopped_s = None
         if not starts:
             job_dir, started = self.order.job_dir, message.started
             stopped_s = stopping_time_s(job_dir, round_.number, self._began, started)
-        if self.change is not None:
-            self._done(stopped_s)
+        if change is not None:
+            self.status.done(stopped_s)
             return
         if (early := self._asked_too_early) is not None:
             self._asked_too_early = None
-            self._say(ReportKind.RETRY, change_id=early.change_id, reason="an agent had died")
-        facts = {"slots": slots, "phases_s": dict(self._phases_s), "stopping_time_s": stopped_s}
-        self._say(ReportKind.SHRUNK, **facts, **self._agents.forget_lost())
+            self.status.answer(early, ReportKind.RETRY, "an agent had died")
+        self.status.say(
+            ReportKind.SHRUNK,
+            slots=slots,
+            phases_s=dict(self.status.phases_s),
+            stopping_time_s=stopped_s,
+            **self._agents.forget_lost(),
+        )
 
     # Consequences of events.
 
@@ -362,7 +350,7 @@ class TorchrunJob:
         if self._ending is not None:
             return
         first = self._rounds.first_agent
-        if self.phase is Phase.FINISHING and self._agents.by_number[first].is_gone:
+        if self.status.phase is Phase.FINISHING and self._agents.by_number[first].is_gone:
             self._lose(f"agent {first}: it left before its worker had told the results")
         if self._deadline is not None and now > self._deadline:
             self._lose("no step of all agents together in time")
@@ -372,7 +360,7 @@ class TorchrunJob:
 
         A worker is killed by its agent, which starts it again as after any death of a worker.
         """
-        if self._ending is not None or self.phase is Phase.STARTING:
+        if self._ending is not None or self.status.phase is Phase.STARTING:
             return
 
         def needed() -> dict[str, Connection]:
@@ -385,10 +373,12 @@ class TorchrunJob:
 
     def _agent_lost(self, agent: Agent, end: Exit) -> None:
         """Handle an agent that should not have ended: the others go on, if there are any."""
-        if self.phase is Phase.FINISHING and self._rounds.first_agent != agent.number:
+        if self.status.phase is Phase.FINISHING and self._rounds.first_agent != agent.number:
             agent.is_leaving = True  # its worker has no part in what is left to do
         elif (
-            self.change is not None or self.phase is not Phase.RUNNING or 0 <= end.returncode < 128
+            self.status.change is not None
+            or self.status.phase is not Phase.RUNNING
+            or 0 <= end.returncode < 128
         ):
             # An agent that no signal ended has given up, and has closed the rendezvous.
             self._lose(end_of(agent, end))
@@ -407,7 +397,7 @@ class TorchrunJob:
 
     def _end(self, ending: Ending, *, kill: bool = True) -> None:
         self._ending = ending
-        self.phase = Phase.ENDING
+        self.status.phase = Phase.ENDING
         self._deadline = None
         if kill or self._rounds.present is None:
             self._agents.kill()
@@ -425,51 +415,12 @@ class TorchrunJob:
         self._ending = self._deadline = self._rounds.present = self._asked_too_early = None
         was_killed = self._agents.is_killed_from_outside
         self._agents.forget()
-        self.phase = Phase.IDLE
-        if self._phases_s.get("stop", 0.0) < 0:
-            self._phases_s["stop"] += time.monotonic()
-        if ending.fate in (Fate.SUSPENDED, Fate.STOPPED):
-            self._done()
-        elif ending.fate is Fate.FINISHED:
-            self.change = None
-            self._say(ReportKind.FINISHED, results=ending.results, reason=ending.reason)
-        else:
-            self._stand_at_checkpoint()
-            lost = ending.fate is Fate.LOST
-            if not lost and self.change is not None and self.change.kind not in _STARTS:
-                self.change = None  # the job has failed, not the change
-            kind = ReportKind.LOST if lost else ReportKind.FAILED
-            of_machine = ending.of_machine or (lost and was_killed)
-            self._say(kind, reason=ending.reason, of_machine=of_machine)
-        self.change = None
+        self.status.gone()
+        self.status.close(ending, of_machine=ending.of_machine or was_killed)
 
     def _accept(self, change: Change, phase: Phase) -> None:
-        self.change = change
+        self.status.accept(change)
         self._began = time.monotonic()
-        self._phases_s = {}
-        self._say(ReportKind.ACCEPTED)
-        self.phase = phase
+        self.status.phase = phase
         if phase is Phase.STARTING:
             self._deadline = self._began + self._options.runtime.start_timeout_s
-
-    def _count(self) -> int:
-        self.serial += 1
-        return self.serial
-
-    def _stand_at_checkpoint(self) -> None:
-        at = self._checkpoint
-        self.step, self.samples = (at.step, at.samples) if at else (0, 0)
-        self._step_s = 0.0
-
-    def _done(self, stopping_time_s: float | None = None) -> None:
-        self._say(ReportKind.DONE, stopping_time_s=stopping_time_s, phases_s=dict(self._phases_s))
-        self.change = None
-
-    def _say(self, kind: ReportKind, **details: Any) -> None:
-        facts = {
-            "change_id": self.change.change_id if self.change else None,
-            "step": self.step,
-            "samples": self.samples,
-            "step_s": self._step_s if self.phase is Phase.RUNNING else 0.0,
-        } | details
-        self.services.report(Report(kind, self.order.job_id, time.monotonic(), **facts))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from harness.cluster import Slot
 from harness.contracts.process import Exit
-from systems.runtime.driver.job_protocol import Saved
+from systems.runtime.driver.job_status import Saved
 from systems.runtime.wire.control_server import Connection
 
 

@@ -9,10 +9,9 @@ from harness.contracts.process import ProcessSpec
 from harness.contracts.training_order import TrainingOrder
 from systems.restart.order import WorkerOrder
 from systems.runtime.driver.job_protocol import JobServices
-from systems.runtime.driver.launch import slot_environment
+from systems.runtime.driver.launch import shared_order, slot_environment
 from systems.runtime.wire.control import TOKEN_VARIABLE
 from systems.runtime.wire.kernels import kernels_of
-from systems.runtime.wire.protocol import JsonObject
 from systems.torchrun.membership import Round
 from systems.torchrun.options import TorchrunOptions
 from systems.torchrun.order import AgentOrder
@@ -85,35 +84,19 @@ def worker_order(
     own_device: bool,
 ) -> WorkerOrder:
     """Return the order to the worker of a rank."""
-    runtime = options.runtime
     store_address, _, store_port = round_.store.rpartition(":")
     return WorkerOrder(
-        job_id=order.job_id,
+        **shared_order(order, options.runtime, cluster, slot),
         generation=round_.number,
         rank=rank,
         num_workers=round_.num_workers,
         num_slots=round_.num_workers,
-        workload=order.workload.target,
-        options=JsonObject(order.workload.options),
-        seed=order.seed,
         global_batch=round_.global_batch,
         target_step=target_step,
-        job_dir=str(order.job_dir.absolute()),
         checkpoint=round_.checkpoint.path if round_.checkpoint else None,
-        checkpoint_every=runtime.checkpoint_every,
-        digest_every=order.digest_every,
-        evaluate_epochs=order.evaluate_epochs,
-        step_floor_s=order.step_floor_s.get(round_.num_workers, 0.0),
-        device=runtime.device,
-        device_type=slot.device_type,
         own_device=own_device,
-        num_threads=kernels_of(slot).num_threads,
-        address=cluster.hosts[slot.host].address,
-        collective_timeout_s=runtime.collective_timeout_s,
-        replay_layout=runtime.replay_layout,
-        reduction=runtime.reduction,
-        data_order=runtime.data_order,
-        block_samples=runtime.block_samples,
+        replay_layout=options.runtime.replay_layout,
+        reduction=options.runtime.reduction,
         store_address=store_address,
         store_port=int(store_port),
     )

@@ -6,7 +6,8 @@ import time
 
 from harness.cluster import Cluster
 from harness.contracts.training_order import TrainingOrder
-from systems.runtime.driver.job_protocol import JobServices, Saved
+from systems.runtime.driver.job_protocol import JobServices
+from systems.runtime.driver.job_status import Saved
 from systems.runtime.wire.control_server import Connection
 from systems.runtime.wire.messages import MayExit
 from systems.runtime.wire.protocol import Message

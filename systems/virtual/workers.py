@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from systems.runtime.reduction.ordered import OrderedReduction
+from systems.runtime.wire.work_order import WorkOrder
 from systems.runtime.worker.mark import PhaseMark
 from systems.runtime.worker.session import Program, Session
 from systems.runtime.worker.trainer import Trainer
@@ -14,30 +13,6 @@ from systems.virtual.loader_states import LoaderStates
 from systems.virtual.slot_reduction import SlotReduction
 from systems.virtual.virtual_reduction import VirtualReduction
 from systems.virtual.virtual_trainer import VirtualTrainer
-
-
-class TrainerOrder(Protocol):
-    """Fields of all kinds of workers' orders about virtual workers; see ``RuntimeOptions``."""
-
-    @property
-    def logical_workers(self) -> int:
-        """Number of virtual workers of the job; 0: it has none."""
-        ...
-
-    @property
-    def random_states(self) -> str:
-        """Kind of random states: ``streams`` or ``per_step``."""
-        ...
-
-    @property
-    def accumulation_steps(self) -> int:
-        """Number of micro-batches of each virtual worker in a step."""
-        ...
-
-    @property
-    def drawn_samples(self) -> bool:
-        """True if samples depend on random states."""
-        ...
 
 
 def ordered_reduction(
@@ -57,7 +32,7 @@ def ordered_reduction(
     return kind(*parts, num_virtual)
 
 
-def trainer_of(session: Session, mark: PhaseMark, order: TrainerOrder) -> Trainer:
+def trainer_of(session: Session, mark: PhaseMark, order: WorkOrder) -> Trainer:
     """Return the trainer that belongs to ``ordered_reduction``."""
     num_virtual = order.logical_workers
     if not num_virtual:

@@ -198,7 +198,6 @@ def hears_at_last(pipe, port, rank, size):
         with pytest.raises(GroupLost, match="generation 1 lost an operation"):
             operation.wait()
         assert operation._work is None, "it would keep the connections open"
-    assert group.is_lost
     with pytest.raises(GroupLost, match="lost an operation"):
         group.all_reduce(tensors[0])
     last_word(pipe, "told")

@@ -31,7 +31,7 @@ class DrivenStory(Story):
 
     def do_ask(self):
         job = self.model.driver.job
-        if job.is_alive and job.change is None:
+        if job.is_alive and job.status.change is None:
             slots = self.drawn.sample(SLOTS, self.drawn.randint(1, 4))
             self.model.driver.ask(slots)
 
@@ -65,7 +65,7 @@ def tell(drawn, way):
     work, members = driver.work, model.lead.members
     assert work.recover_by is None
     assert work.adjusting is None
-    assert driver.job.change is None
+    assert driver.job.status.change is None
     assert work.members == members
     assert [peer.name for peer in model.training()] == list(members)
     assert {peer.name for peer in model.alive()} == set(members)

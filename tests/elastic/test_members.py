@@ -11,7 +11,6 @@ from harness.contracts.change import Change, ChangeKind
 from harness.contracts.process import Exit
 from systems.backends.stop_free import StopFree
 from systems.elastic.driver.job_members import JobMembers
-from systems.elastic.driver.job_status import JobStatus
 from systems.elastic.driver.pending_change import Verdict
 from systems.elastic.driver.processes import Process
 from systems.elastic.wire.messages import (
@@ -25,6 +24,7 @@ from systems.elastic.wire.messages import (
     Switched,
 )
 from systems.runtime.driver.ending import Phase
+from systems.runtime.driver.job_status import JobStatus
 from systems.runtime.wire.messages import Left, Progress
 from systems.runtime.wire.protocol import ControlError, kind_of
 from tests.replay.worlds import job
@@ -77,13 +77,13 @@ def services():
 @pytest.fixture
 def work(services, tmp_path):
     """Two workers that train."""
-    job_status = JobStatus("a", 100, lambda report: None, 0)
     options = StopFree(start="cold")._options
-    order = SimpleNamespace(job_dir=tmp_path)
+    order = SimpleNamespace(job_id="a", target_step=100, step_floor_s={}, job_dir=tmp_path)
+    status = JobStatus(order, lambda report: None, 0)
     processes = SimpleNamespace(services=services, options=options, order=order)
     change = Change(1, ChangeKind.START, job("a"), (), (0, 1), 8)
-    work = JobMembers(processes, job_status, change, lambda fate, reason: None)
-    job_status.phase = Phase.RUNNING
+    work = JobMembers(processes, status, change, lambda fate, reason: None)
+    status.phase = Phase.RUNNING
     for slot, name in enumerate(work.members):
         work.process_table.workers[name] = Process(
             name, slot, slot, 0.0, connection=name, ordered_at=1.0

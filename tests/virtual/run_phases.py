@@ -157,7 +157,7 @@ class Pair:
             job_id="job", generation=1, rank=rank, num_workers=num_slots, num_slots=num_slots,
             workload=spec.target, options=spec.options, seed=SEED, global_batch=batch,
             target_step=0, job_dir=folder, checkpoint=None, checkpoint_every=0,
-            digest_every=0, step_floor_s=0.0, device=device, device_type=device, own_device=False,
+            digest_every=0, device=device, device_type=device, own_device=False,
             num_threads=1, address="", collective_timeout_s=TIMEOUT_S, replay_layout=True,
             logical_workers=num_workers, random_states="streams",
         )  # fmt: skip

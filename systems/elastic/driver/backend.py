@@ -2,44 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
-
 from harness.cluster import Cluster, is_cpu
 from harness.contracts.abilities import Abilities, Phases
-from systems.elastic.driver.job import elastic_jobs
+from harness.contracts.training_order import TrainingOrder
+from systems.elastic.driver.job import ElasticJob
+from systems.elastic.driver.launch import ElasticProcesses
 from systems.elastic.election.etcd_keystore import no_etcd
 from systems.elastic.wire.options import ElasticOptions
 from systems.runtime.driver.backend import DrivenBackend
-from systems.runtime.driver.job_protocol import MakeJob
+from systems.runtime.driver.job_protocol import JobServices, MakeJob
+from systems.runtime.wire.options import FetchingChoices
 
 
-class ElasticChoices(TypedDict, total=False):
+class ElasticChoices(FetchingChoices, total=False):
     """Options of every elastic backend: fields of ``ElasticOptions`` and of ``RuntimeOptions``.
 
     Those classes explain them. Fields of ``RuntimeOptions`` that have no meaning here are left out.
     """
 
-    start: str
-    device: str
-    bind: str
     checkpoint_every: int
-    data_order: str
-    block_samples: int
-    prefetch_steps: int
-    loader_processes: int
     store: str
     etcd_endpoints: tuple[str, ...]
     collectives: str
     heartbeat_s: float
-    hang_timeout_s: float
     leader_expiry_s: float
     leader_refresh_s: float
-    start_timeout_s: float
-    stop_timeout_s: float
     adjust_timeout_s: float
     leave_timeout_s: float
     recovery_timeout_s: float
-    collective_timeout_s: float
 
 
 class ElasticBackend(DrivenBackend):
@@ -89,7 +79,10 @@ class ElasticBackend(DrivenBackend):
         ]
 
     def _jobs(self, cluster: Cluster) -> MakeJob:
-        return elastic_jobs(self._options, cluster)
+        def make_job(order: TrainingOrder, services: JobServices, serial: int) -> ElasticJob:
+            return ElasticJob(ElasticProcesses(order, self._options, cluster, services), serial)
+
+        return make_job
 
 
 def _no_own_devices(cluster: Cluster) -> str | None:

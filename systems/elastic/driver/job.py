@@ -13,13 +13,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from harness.cluster import Cluster
 from harness.contracts.backend_reports import ReportKind
 from harness.contracts.change import Change, ChangeKind
 from harness.contracts.process import Exit
-from harness.contracts.training_order import TrainingOrder
 from systems.elastic.driver.job_members import JobMembers
-from systems.elastic.driver.job_status import JobStatus
 from systems.elastic.driver.launch import STORE, ElasticProcesses
 from systems.elastic.driver.pending_change import Verdict
 from systems.elastic.driver.processes import Process, ProcessTable
@@ -38,7 +35,6 @@ from systems.elastic.wire.messages import (
     Suspect,
     Switched,
 )
-from systems.elastic.wire.options import ElasticOptions
 from systems.runtime.driver.ending import (
     EXIT_TIMEOUT_S,
     FAILURE_GRACE_S,
@@ -52,11 +48,8 @@ from systems.runtime.driver.job_protocol import (
     IDLE_WAIT_S,
     LOSING_WAIT_S,
     STARTING_WAIT_S,
-    DrivenJob,
-    JobServices,
-    MakeJob,
-    Saved,
 )
+from systems.runtime.driver.job_status import JobStatus, Saved
 from systems.runtime.wire.control_server import Channels, Connection
 from systems.runtime.wire.messages import (
     Beat,
@@ -81,53 +74,17 @@ STORE_ATTEMPTS = 3
 """Number of store processes that may fail in a row before one serves; then the job is lost."""
 
 
-def elastic_jobs(options: ElasticOptions, cluster: Cluster) -> MakeJob:
-    """Return the function with which a driver makes elastic jobs."""
-
-    def make_job(
-        order: TrainingOrder, services: JobServices, before: DrivenJob | None
-    ) -> ElasticJob:
-        processes = ElasticProcesses(order, options, cluster, services)
-        return ElasticJob(processes, before.serial if before else 0)
-
-    return make_job
-
-
 class ElasticJob:
     """State of one elastic job, as the driver sees it; a ``DrivenJob``."""
 
     def __init__(self, processes: ElasticProcesses, serial: int) -> None:
-        order = processes.order
-        services = processes.services
-        self._job_status = JobStatus(order.job_id, order.target_step, services.report, serial)
+        self.status = JobStatus(processes.order, processes.services.report, serial)
         self._processes = processes
-        self._order = order
         self._options = processes.options
         self._work: JobMembers | None = None
         self._ending: Ending | None = None
         self._deadline: float | None = None
         self._failed_at: float | None = None
-        self._overruns = 0
-
-    @property
-    def step(self) -> int:
-        """Number of steps executed so far."""
-        return self._job_status.step
-
-    @property
-    def samples(self) -> int:
-        """Number of samples consumed by the steps so far."""
-        return self._job_status.samples
-
-    @property
-    def change(self) -> Change | None:
-        """Change in flight, if any."""
-        return self._job_status.change
-
-    @property
-    def serial(self) -> int:
-        """Highest number given to a worker, store or generation of this job."""
-        return self._job_status.serial
 
     @property
     def is_alive(self) -> bool:
@@ -138,12 +95,12 @@ class ElasticJob:
 
     def begin(self, change: Change) -> None:
         """Start the founders and the store; DONE is reported at the end of the first step."""
-        self._job_status.accept(change)
-        self._job_status.phase = Phase.STARTING
-        self._job_status.go_back()
+        self.status.accept(change)
+        self.status.phase = Phase.STARTING
+        self.status.go_back()
         self._ending = self._failed_at = None
         self._deadline = time.monotonic() + self._options.runtime.start_timeout_s
-        self._work = JobMembers(self._processes, self._job_status, change, self._end)
+        self._work = JobMembers(self._processes, self.status, change, self._end)
         try:
             self._work.found()
         except Exception as error:  # a launcher may fail in any way it likes
@@ -156,13 +113,13 @@ class ElasticJob:
         """
         adjusting = self._present.adjusting
         if adjusting is not None and adjusting.removal is not None:
-            self._job_status.change = change
+            self.status.change = change
             return
-        self._job_status.accept(change)
-        if self._job_status.phase is not Phase.RUNNING:
+        self.status.accept(change)
+        if self.status.phase is not Phase.RUNNING:
             return  # the job is about to end, which overtakes the change
         if change.kind is ChangeKind.SUSPEND:
-            self._job_status.phase = Phase.STOPPING
+            self.status.phase = Phase.STOPPING
             self._deadline = time.monotonic() + self._options.runtime.stop_timeout_s
             self._present.process_table.tell_all(Stop())
         else:
@@ -170,17 +127,17 @@ class ElasticJob:
 
     def stop(self, change: Change) -> None:
         """Kill the job in any phase; a change in flight is reported as failed."""
-        if self.change is not None:
-            self._job_status.say(ReportKind.FAILED, reason="overtaken by a stop")
-        self._job_status.accept(change)
+        if self.status.change is not None:
+            self.status.say(ReportKind.FAILED, reason="overtaken by a stop")
+        self.status.accept(change)
         if self._work is None:
-            self._job_status.done()
+            self.status.done()
         else:
             self._end(Fate.STOPPED)
 
     def set_target_step(self, target_step: int) -> None:
         """Set another target step; workers without an order learn it from their order."""
-        self._job_status.target_step = target_step
+        self.status.target_step = target_step
         if self._work is not None:
             self._work.process_table.tell_all(SetTarget(target_step=target_step))
 
@@ -199,14 +156,14 @@ class ElasticJob:
             self._heard_store(work, message)
             return
         if isinstance(message, Checkpoint):
-            self._job_status.checkpoint = Saved.of(message)  # also from one that has died since
-        if self._job_status.phase is Phase.ENDING and not isinstance(message, Left | Failed):
+            self.status.checkpoint = Saved.of(message)  # also from one that has died since
+        if self.status.phase is Phase.ENDING and not isinstance(message, Left | Failed):
             return
         if isinstance(message, JobReport):
             # The worker that has finished is the first, also if the driver does not know that yet.
             is_first = process.name in work.firsts or isinstance(message, Finished)
-            if is_first and message.progress.step >= self.step:
-                self._job_status.stand(message.progress)
+            if is_first and message.progress.step >= self.status.step:
+                self.status.stand(message.progress)
         kind = type(message)
         if kind in OF_JOB:
             OF_JOB[kind](self, process, message)
@@ -258,7 +215,7 @@ class ElasticJob:
             self._deadline = None
             workers = [f"worker {p.name}" for p in process_table.workers.values() if p.end is None]
             if workers:
-                reason = tell_late_exit(self._order.job_id, workers)
+                reason = tell_late_exit(self._processes.order.job_id, workers)
                 self._ending = replace(self._ending, reason=reason)
             process_table.kill(process_table.all())
         if self._ending is None:
@@ -288,12 +245,12 @@ class ElasticJob:
         is_awaiting = adjusting is not None and adjusting.verdict is not Verdict.OPEN
         if (
             process_table.is_losing
-            or self._job_status.phase is Phase.ENDING
+            or self.status.phase is Phase.ENDING
             or self._work.recover_by
             or is_awaiting
         ):
             wait_s = min(wait_s, LOSING_WAIT_S)
-        elif self._job_status.phase is Phase.STARTING or adjusting is not None:
+        elif self.status.phase is Phase.STARTING or adjusting is not None:
             wait_s = min(wait_s, STARTING_WAIT_S)
         return max(0.0, wait_s)
 
@@ -311,42 +268,38 @@ class ElasticJob:
                 raise ControlError(f"the store sent {kind_of(message)!r}")
 
     def _on_first_step(self, process: Process, message: FirstStep) -> None:
-        if self._job_status.phase is not Phase.STARTING or self._failed_at is not None:
+        if self.status.phase is not Phase.STARTING or self._failed_at is not None:
             return  # a founder has failed, and the start with it
-        self._job_status.phase = Phase.RUNNING
+        self.status.phase = Phase.RUNNING
         self._deadline = None
         spawn_s = process.ordered_at - process.spawned_at
-        self._job_status.phases_s = {"spawn": spawn_s, **message.phases_s}
-        self._job_status.done()
+        self.status.phases_s = {"spawn": spawn_s, **message.phases_s}
+        self.status.done()
 
     def _on_steps_done(self, process: Process, message: StepsDone) -> None:
         work = self._present
-        if self._job_status.phase is not Phase.RUNNING or message.progress.step != self.step:
+        if self.status.phase is not Phase.RUNNING or message.progress.step != self.status.step:
             return
         has_switched = work.adjusting is not None and work.adjusting.switched
         if work.recover_by is None and not has_switched:
-            self._job_status.say(ReportKind.PROGRESS, about_change=False)
+            self.status.say(ReportKind.PROGRESS, about_change=False)
 
     def _on_left(self, process: Process, message: Left) -> None:
         process.left = message
         self._present.left(process)
-        self._overruns += message.overruns
-        if message.finished and self._job_status.phase in (Phase.STARTING, Phase.RUNNING):
-            self._job_status.phase = Phase.FINISHING
+        self.status.overruns += message.overruns
+        if message.finished and self.status.phase in (Phase.STARTING, Phase.RUNNING):
+            self.status.phase = Phase.FINISHING
             self._deadline = None
 
     def _on_stopped(self, process: Process, message: StoppedAtCheckpoint) -> None:
         # Perhaps below its last progress, after a rollback.
-        self._job_status.stand(message.progress)
-        self._job_status.phases_s["save"] = message.save_s
-        self._job_status.phases_s["stop"] = -message.saved  # ``_gone`` adds the end
+        self.status.stand(message.progress)
+        self.status.saved(message)
         self._end(Fate.SUSPENDED, kill=False)
 
     def _on_finished(self, process: Process, message: Finished) -> None:
-        results = message.results
-        if self._order.step_floor_s:
-            results["pace_overruns"] = float(self._overruns)
-        self._end(Fate.FINISHED, results=results, kill=False)
+        self._end(Fate.FINISHED, results=self.status.results(message), kill=False)
 
     def _on_failed(self, process: Process, message: Failed) -> None:
         process.failure = message.reason
@@ -372,12 +325,12 @@ class ElasticJob:
         process_table = work.process_table
         if self._ending is not None:
             return
-        if self._job_status.phase is Phase.STARTING or process_table.num_stores >= STORE_ATTEMPTS:
+        if self.status.phase is Phase.STARTING or process_table.num_stores >= STORE_ATTEMPTS:
             self._end(Fate.LOST, f"the job's store: {end.reason}; {self._processes.where}")
             return
         slot = process_table.workers[next(iter(work.survivors()), work.members[0])].slot
         try:
-            process_table.spawn_store(self._job_status.next_number(), slot)
+            process_table.spawn_store(self.status.next_number(), slot)
         except Exception as error:  # a launcher may fail in any way it likes
             ending = not_started("store", error, self._processes.where)
             self._end_with(replace(ending, fate=Fate.LOST))
@@ -392,7 +345,7 @@ class ElasticJob:
         ):
             self._end(*self._failure(process_table))
         elif self._deadline is not None and now > self._deadline:
-            action = "start" if self._job_status.phase is Phase.STARTING else "save and stop"
+            action = "start" if self.status.phase is Phase.STARTING else "save and stop"
             reason = f"no {action} in time: {process_table.missing()}; {self._processes.where}"
             self._end(Fate.LOST, reason)
         else:
@@ -425,7 +378,7 @@ class ElasticJob:
     def _end_with(self, ending: Ending, *, kill: bool = True) -> None:
         process_table, adjusting = self._present.process_table, self._present.adjusting
         self._ending = ending
-        self._job_status.phase = Phase.ENDING
+        self.status.phase = Phase.ENDING
         if kill:
             self._deadline = None
             process_table.kill(process_table.all())
@@ -444,26 +397,10 @@ class ElasticJob:
             ending.of_machine or process_table.is_of_machine or process_table.is_killed_from_outside
         )
         self._work = self._ending = self._deadline = self._failed_at = None
-        self._job_status.phase = Phase.IDLE
-        if self._job_status.phases_s.get("stop", 0.0) < 0:
-            self._job_status.phases_s["stop"] += time.monotonic()
-        if ending.fate in (Fate.SUSPENDED, Fate.STOPPED):
-            self._job_status.done()
-            return
-        if ending.fate is Fate.FINISHED:
-            self._job_status.change = None
-            self._job_status.say(ReportKind.FINISHED, results=ending.results, reason=ending.reason)
-            return
-        self._job_status.go_back()
-        if ending.fate is Fate.LOST:
-            reason = ending.reason or deaths
-            self._job_status.say(ReportKind.LOST, reason=reason, of_machine=of_machine)
-        else:
-            kind = self.change.kind if self.change is not None else None
-            is_start = kind in (ChangeKind.START, ChangeKind.RESUME)
-            # Unless the change is a start, the job has failed and not the change.
-            self._job_status.say(ReportKind.FAILED, about_change=is_start, reason=ending.reason)
-        self._job_status.change = None
+        self.status.gone()
+        if ending.fate is Fate.LOST and not ending.reason:
+            ending = replace(ending, reason=deaths)
+        self.status.close(ending, of_machine=of_machine)
 
     # Small things.
 

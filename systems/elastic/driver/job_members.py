@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable
 
 from harness.contracts.backend_reports import ReportKind
 from harness.contracts.change import Change
-from systems.elastic.driver.job_status import JobStatus
 from systems.elastic.driver.launch import ElasticProcesses, Standing
 from systems.elastic.driver.leader_of_job import LeaderOfJob
 from systems.elastic.driver.pending_change import PendingChange, Verdict
@@ -36,6 +35,7 @@ from systems.elastic.wire.messages import (
 )
 from systems.elastic.wire.order import ElasticOrder
 from systems.runtime.driver.ending import Fate, Phase
+from systems.runtime.driver.job_status import JobStatus
 from systems.runtime.wire.messages import MayExit
 from systems.runtime.wire.protocol import ControlError, encode
 
@@ -52,14 +52,14 @@ class JobMembers:
     """
 
     def __init__(
-        self, processes: ElasticProcesses, job_status: JobStatus, change: Change, end: End
+        self, processes: ElasticProcesses, status: JobStatus, change: Change, end: End
     ) -> None:
         self.process_table = ProcessTable(processes, self._order_of)
-        self.members = tuple(_name(job_status) for _ in change.slots)
+        self.members = tuple(_name(status) for _ in change.slots)
         """Members by rank, as far as the driver knows; at first the founders."""
         self.adjusting: PendingChange | None = None
         self.recovery = RecoveryDeadline(processes.options.recovery_timeout_s)
-        self._job_status = job_status
+        self._status = status
         self._options = processes.options
         self._recovered: Recovered | None = None
         """Message of the survivors when they went on; None once it was reported."""
@@ -67,7 +67,7 @@ class JobMembers:
         """Id of the last change that was answered as made."""
         self._processes = processes
         self._end = end
-        self._life = self._generation = job_status.next_number()
+        self._life = self._generation = status.next_number()
         self._founders = self.members
         self._slots = change.slots
         """Slots of all workers that train, or are to train."""
@@ -94,7 +94,7 @@ class JobMembers:
     def is_wanted(self, process: Process) -> bool:
         """Return whether the job needs this worker now."""
         adjusting = self.adjusting
-        if self._job_status.phase in LEAVING:
+        if self._status.phase in LEAVING:
             trains = adjusting is not None and process.name in adjusting.switched
             return process.name in self.members or trains
         if process.left is not None and process.failure == "":
@@ -108,7 +108,7 @@ class JobMembers:
     @property
     def has_state(self) -> bool:
         """True if the members have the job's state, because the job has begun and has not ended."""
-        return self._job_status.phase in (Phase.RUNNING, *LEAVING)
+        return self._status.phase in (Phase.RUNNING, *LEAVING)
 
     @property
     def can_recover(self) -> bool:
@@ -121,7 +121,7 @@ class JobMembers:
 
         What happens to the other workers then has no effect.
         """
-        if self._job_status.phase not in LEAVING:
+        if self._status.phase not in LEAVING:
             return False
         adjusting = self.adjusting
         members = adjusting.new if adjusting is not None and adjusting.switched else self.members
@@ -170,7 +170,7 @@ class JobMembers:
         """
         # Encoded once here, so that an option that cannot be sent fails the start, not a worker.
         encode(self._standing_order(self.members[0], self._slots[0], ("", 0)))
-        self.process_table.spawn_store(self._job_status.next_number(), self._slots[0])
+        self.process_table.spawn_store(self._status.next_number(), self._slots[0])
         for worker, slot in zip(self.members, self._slots, strict=True):
             self.process_table.spawn(worker, slot)
 
@@ -184,12 +184,12 @@ class JobMembers:
             self.adjusting = PendingChange(change, members, members, (), deadline, reason=why)
             return
         holder = {process_table.workers[worker].slot: worker for worker in self.members}
-        joiners = {slot: _name(self._job_status) for slot in change.slots if slot not in holder}
+        joiners = {slot: _name(self._status) for slot in change.slots if slot not in holder}
         new = tuple((holder | joiners)[slot] for slot in change.slots)
         adjusting = PendingChange(change, self.members, new, tuple(joiners.values()), deadline)
         self.adjusting = adjusting
         self._slots = change.slots
-        self._job_status.next_number()  # reserved for the generation that the leader will make
+        self._status.next_number()  # reserved for the generation that the leader will make
         try:
             for slot, worker in joiners.items():
                 process_table.spawn(worker, slot)
@@ -223,7 +223,7 @@ class JobMembers:
         if accused.end is not None:  # the accuser may never have been connected to it
             self.process_table.tell([process.name], WorkersLost(workers=(accused.name,)))
         # A leaver closes its connections in order, but others may wait for a silent leaver.
-        elif accused.left is None or message.silent_s > 0 or self._job_status.phase in LEAVING:
+        elif accused.left is None or message.silent_s > 0 or self._status.phase in LEAVING:
             self.process_table.accuse(accused, process.name, message.silent_s)
 
     def on_switched(self, process: Process, message: Switched) -> None:
@@ -294,14 +294,14 @@ class JobMembers:
 
         The workers name a straggler again later if it is still slow.
         """
-        job_status = self._job_status
-        is_free = job_status.phase is Phase.RUNNING and job_status.change is None
+        status = self._status
+        is_free = status.phase is Phase.RUNNING and status.change is None
         if not is_free or self.adjusting is not None or self.recover_by is not None:
             return
         if message.members != self.members:
             return
         slots = {worker: self.process_table.workers[worker].slot for worker in self.members}
-        number = job_status.next_number()  # numbers the generation, too
+        number = status.next_number()  # numbers the generation, too
         adjusting = removal_of(
             message.slowness, slots, self._job, self._batch, number, self._options
         )
@@ -319,7 +319,7 @@ class JobMembers:
 
     def died(self, process: Process) -> None:
         """Record that a worker has died or must die, and tell the others at once."""
-        if process.is_dead or process.is_dismissed or self._job_status.phase is Phase.ENDING:
+        if process.is_dead or process.is_dismissed or self._status.phase is Phase.ENDING:
             return
         if not self.is_wanted(process) and not self.is_joining(process):  # it was about to leave
             if process.is_killed:  # for its silence: a recovery may wait for it
@@ -336,7 +336,7 @@ class JobMembers:
             if not self.can_recover or not self.survivors():
                 self._end(Fate.LOST, "")  # the reason is known when the process has ended
                 return
-            self._job_status.next_number()  # reserved for the generation that follows
+            self._status.next_number()  # reserved for the generation that follows
             recovered = self._recovered
             if recovered is not None and process.name in recovered.members:
                 self._recovered = None  # else that recovery was from this death: keep it
@@ -369,10 +369,10 @@ class JobMembers:
     def settle(self) -> None:
         """Answer what can be answered by now: first a change, then a loss."""
         recovered, adjusting = self._recovered, self.adjusting
-        if self._job_status.phase is not Phase.RUNNING:
+        if self._status.phase is not Phase.RUNNING:
             if recovered is not None:  # the job is about to end: only its end is reported
                 self.members = recovered.members
-                self._job_status.stand(recovered.progress)
+                self._status.stand(recovered.progress)
                 self._recovered = None
                 self.recovery.met()
             return
@@ -414,33 +414,33 @@ class JobMembers:
 
     def _answer(self, adjusting: PendingChange) -> None:
         self.adjusting = None
-        if adjusting.removal is not None and self._job_status.change is not None:
-            self._job_status.retry("stragglers were being removed")
+        if adjusting.removal is not None and self._status.change is not None:
+            self._status.retry("stragglers were being removed")
         if adjusting.verdict is Verdict.FAILED:
             if adjusting.removal is None:
                 blamed = adjusting.blamed  # its process has ended by now, so the reason is known
                 reason = (
                     self.process_table.end_of(self.process_table.workers[blamed]) if blamed else ""
                 )
-                self._job_status.failed(reason or adjusting.reason)
+                self._status.failed(reason or adjusting.reason)
             return
         self._made = adjusting.change.change_id
         self.members = adjusting.new
         self._batch = adjusting.change.global_batch
         said = adjusting.first or self._recovered
         if said is not None:
-            self._job_status.stand(said.progress)
+            self._status.stand(said.progress)
         left = {p.name: p.left for p in self.process_table.workers.values() if p.left is not None}
         adjusting.write_leaving(self._processes.order.job_dir, self.process_table.workers)
         stopping_time_s = adjusting.stopping_time_s(left)
-        self._job_status.phases_s = adjusting.phases_s()
+        self._status.phases_s = adjusting.phases_s()
         if stopping_time_s is not None:  # if no worker stayed, none has timed its switch
-            self._job_status.phases_s.setdefault("switch", stopping_time_s)
+            self._status.phases_s.setdefault("switch", stopping_time_s)
         if adjusting.removal is None:
-            self._job_status.done(stopping_time_s)
+            self._status.done(stopping_time_s)
         else:
             details = adjusting.removed(adjusting.removal, self._processes.name_of)
-            self._job_status.say(ReportKind.SHRUNK, stopping_time_s=stopping_time_s, **details)
+            self._status.say(ReportKind.SHRUNK, stopping_time_s=stopping_time_s, **details)
 
     def _shrink(self, recovered: Recovered) -> None:
         """Report that the survivors go on, once the dead workers' processes are gone."""
@@ -451,7 +451,7 @@ class JobMembers:
         self._recovered = None
         self.recovery.met()
         self.members = recovered.members
-        self._job_status.stand(recovered.progress)
+        self._status.stand(recovered.progress)
         aside = [
             p.name for p in process_table.workers.values() if p.left and p.name not in self.members
         ]
@@ -459,7 +459,7 @@ class JobMembers:
         if lost:
             slots = tuple(process_table.workers[worker].slot for worker in self.members)
             lost_slots = tuple(process_table.workers[worker].slot for worker in lost)
-            self._job_status.say(
+            self._status.say(
                 ReportKind.SHRUNK,
                 slots=slots,
                 lost_slots=lost_slots,
@@ -499,7 +499,7 @@ class JobMembers:
 
     def _note_generation(self, generation: int) -> None:
         self._generation = max(self._generation, generation)
-        self._job_status.serial = max(self._job_status.serial, generation)
+        self._status.serial = max(self._status.serial, generation)
 
     def _ask_leader(self) -> None:
         """Ask the leader for the change, or to give it up; an unknown leader is asked later."""
@@ -517,14 +517,14 @@ class JobMembers:
     def _standing_order(self, worker: str, slot: int, store: tuple[str, int]) -> ElasticOrder:
         """Return the present order of a founder or, if the worker is none, of a joiner."""
         is_founder = worker in self._founders
-        checkpoint = self._job_status.checkpoint if is_founder else None
+        checkpoint = self._status.checkpoint if is_founder else None
         standing = Standing(
             members=self.members if is_founder else (),
             generation=self._generation if is_founder else 0,
             global_batch=self._batch,
             logical_workers=self._job.num_logical_workers,
             virtual_workers=self._virtual_workers if is_founder else (),
-            target_step=self._job_status.target_step,
+            target_step=self._status.target_step,
             checkpoint=checkpoint.path if checkpoint else None,
             slots=self._slots,
             store=store,
@@ -533,5 +533,5 @@ class JobMembers:
         return self._processes.worker_order(worker, slot, standing)
 
 
-def _name(job_status: JobStatus) -> str:
-    return f"w{job_status.next_number()}"
+def _name(status: JobStatus) -> str:
+    return f"w{status.next_number()}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from harness.cluster import Cluster, Slot
 from harness.contracts.process import ProcessSpec, Warmth
@@ -13,11 +13,10 @@ from systems.elastic.election.etcd_keystore import KEYS
 from systems.elastic.wire.options import ElasticOptions
 from systems.elastic.wire.order import ElasticOrder
 from systems.runtime.driver.job_protocol import JobServices
-from systems.runtime.driver.launch import mark_path, slot_environment
+from systems.runtime.driver.launch import mark_path, shared_order, slot_environment
 from systems.runtime.wire.control import TOKEN_VARIABLE
 from systems.runtime.wire.kernels import Kernels, kernels_on
 from systems.runtime.wire.messages import StoreOrder
-from systems.runtime.wire.protocol import JsonObject
 
 WORKER_ENTRY = "systems.elastic.worker.main:main"
 STORE_ENTRY = "systems.runtime.driver.store_server:main"
@@ -66,42 +65,21 @@ class ElasticProcesses:
 
     def worker_order(self, worker: str, slot: int, standing: Standing) -> ElasticOrder:
         """Return the order of one worker."""
-        job, options, runtime = self.order, self.options, self.options.runtime
-        place = self.cluster.slots[slot]
-        places = [self.cluster.slots[other] for other in standing.slots]
+        options, runtime = self.options, self.options.runtime
         return ElasticOrder(
-            job_id=job.job_id,
+            **shared_order(self.order, runtime, self.cluster, self.cluster.slots[slot]),
             worker=worker,
             joining=not standing.members,
             members=standing.members,
             generation=standing.generation,
-            workload=job.workload.target,
-            options=JsonObject(job.workload.options),
-            seed=job.seed,
             global_batch=standing.global_batch,
             logical_workers=standing.logical_workers if runtime.virtual else 0,
             virtual_workers=standing.virtual_workers,
-            random_states=runtime.random_states,
-            accumulation_steps=runtime.accumulation_steps,
             target_step=standing.target_step,
-            job_dir=str(job.job_dir.absolute()),
             checkpoint=standing.checkpoint,
-            checkpoint_every=runtime.checkpoint_every,
-            digest_every=job.digest_every,
-            evidence=asdict(job.evidence),
-            evaluate_epochs=job.evaluate_epochs,
-            adaptive=asdict(job.adaptive) if job.adaptive else {},
-            step_floors_s={str(count): floor for count, floor in job.step_floor_s.items()},
-            device=runtime.device,
-            device_type=place.device_type,
             collectives=options.collectives,
-            num_threads=self._kernels(place).num_threads,
-            common_kernels=runtime.common_kernels,
-            address=self._address(place),
             store_address=standing.store[0],
             store_port=standing.store[1],
-            data_order=runtime.data_order,
-            block_samples=runtime.block_samples,
             transfer=options.transfer,
             recovery=options.recovery,
             heartbeat_s=options.heartbeat_s,
@@ -109,17 +87,13 @@ class ElasticProcesses:
             leader_expiry_s=options.leader_expiry_s,
             leader_refresh_s=options.leader_refresh_s,
             switch_allowance_s=options.switch_allowance_s,
-            collective_timeout_s=runtime.collective_timeout_s,
             recovery_timeout_s=options.recovery_timeout_s,
             straggler=options.straggler,
             straggler_ratio=options.straggler_ratio,
             straggler_window=options.straggler_window,
             stops_first=options.stops_first,
-            num_workers=len(places),
-            prefetch_steps=runtime.prefetch_steps,
-            loader_processes=runtime.loader_processes,
-            drawn_samples=runtime.drawn_samples,
-            mark=mark_path(job, self.name_of(worker)),
+            num_workers=len(standing.slots),
+            mark=mark_path(self.order, self.name_of(worker)),
             etcd_endpoints=options.etcd_endpoints if options.store == "etcd" else (),
             etcd_prefix=self._etcd_prefix(standing.life),
         )

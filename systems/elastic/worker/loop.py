@@ -21,10 +21,10 @@ from systems.elastic.worker.recover import ENDLESS, WorkerRecovery
 from systems.elastic.worker.setup import WorkerSetup
 from systems.elastic.worker.shutdown import finish, leave
 from systems.elastic.worker.state import Outcome, WorkerState
-from systems.elastic.worker.step_sync import Verdict
 from systems.runtime.tensors.state import hyper_parameters
 from systems.runtime.wire.control import ControlClient
 from systems.runtime.wire.groups import Group, GroupLost
+from systems.runtime.worker.step_sync import Commands
 
 
 def train(order: ElasticOrder, client: ControlClient, token: str, ordered_at: float) -> None:
@@ -55,7 +55,7 @@ class ElasticLoop:
         """True if all workers had the same state when this worker began."""
         self._is_lost = False
         """True if the group was lost, and with the group the step that was being computed."""
-        self._verdict: Verdict | None = None
+        self._commands: Commands | None = None
         """Commands in the last committed step's words, until they are carried out."""
         self._donor: Donor | None = None
         self._started_at = 0.0
@@ -78,7 +78,7 @@ class ElasticLoop:
                 self.note(losses)
         assert worker.outcome is not None
         if leave(worker, worker.outcome):
-            finish(worker, *worker.bench.results())
+            finish(worker, *worker.bench.report.records.results())
 
     def advance(self) -> bool:
         """Do all that is due before the next step. Return False if no step follows.
@@ -98,9 +98,9 @@ class ElasticLoop:
                 elif not self._has_begun:
                     self._has_begun = True
                     self._join() if worker.order.joining else self._found()
-                elif self._verdict is not None:
-                    verdict, self._verdict = self._verdict, None
-                    self._obey(verdict)
+                elif self._commands is not None:
+                    commands, self._commands = self._commands, None
+                    self._obey(commands)
                 elif worker.bench.session.is_done(worker.target_step):
                     worker.outcome = Outcome.FINISHED
                 else:
@@ -167,19 +167,19 @@ class ElasticLoop:
         worker.enter(generation, topology.membership, group, change_id=topology.change_id)
         worker.telling.arrived(topology.change_id, None)
 
-    def _obey(self, verdict: Verdict) -> None:
+    def _obey(self, commands: Commands) -> None:
         """Carry out the commands that all workers read at the end of the last step."""
         worker = self.worker
-        worker.target_step = verdict.target_step
-        if worker.bench.session.is_done(verdict.target_step):
+        worker.target_step = commands.target_step
+        if worker.bench.session.is_done(commands.target_step):
             worker.outcome = Outcome.FINISHED
             return
-        if verdict.stop:
+        if commands.stop:
             worker.outcome = Outcome.STOPPED
             return
-        switch = verdict.switch
-        if verdict.pause and not switch:
-            switch = wait_for_switch(worker, verdict.pause - 1)
+        switch = commands.switch
+        if commands.pause and not switch:
+            switch = wait_for_switch(worker, commands.pause - 1)
         if switch and not self._switch(switch):
             worker.outcome = Outcome.LEFT
 
@@ -198,8 +198,8 @@ class ElasticLoop:
         worker = self.worker
         group = worker.group
         assert group is not None
-        command = self._command() if group.rank == 0 else None
-        worker.words.begin(group, losses, command, worker.straggling.last_s)
+        commands = self._command() if group.rank == 0 else None
+        worker.words.begin(group, losses, commands, worker.straggling.last_s)
 
     def before_backward(self) -> None:
         """Wait until a donor has sent the gradients, which the step's backward pass overwrites."""
@@ -215,7 +215,7 @@ class ElasticLoop:
         worker = self.worker
         donor, session = self._donor, worker.bench.session
         self._late = worker.pacer.finish(self._started_at)
-        verdict = worker.words.end()
+        facts = worker.words.end()
         with worker.giving.watching():
             if donor is None or not updates:
                 worker.trainer.commit(updates=updates)
@@ -228,17 +228,17 @@ class ElasticLoop:
                     donor.reduced(session.step, rate_batch, consumed, buckets, groups)
                     worker.trainer.commit()
         self._ended_at = time.monotonic()
-        self._verdict = verdict
+        self._commands = facts.commands
         computed, is_donor = worker.trainer.computed_at, donor is not None
-        worker.straggling.step(self._started_at, computed, verdict.times_s, is_donor=is_donor)
-        return verdict.losses
+        worker.straggling.step(self._started_at, computed, facts.times_s, is_donor=is_donor)
+        return facts.losses
 
     @property
     def is_over(self) -> bool:
         """Return whether all workers know by now that no step follows."""
         worker = self.worker
-        verdict = self._verdict
-        target_step = worker.target_step if verdict is None else verdict.target_step
+        told = self._commands
+        target_step = worker.target_step if told is None else told.target_step
         return worker.outcome is not None or worker.bench.session.is_done(target_step)
 
     def note(self, losses: Sequence[float]) -> None:
@@ -252,7 +252,7 @@ class ElasticLoop:
         worker.bench.report.step(started, ended, *made, mean, late, losses)
         worker.telling.step(started, ended, worker.generation, worker.membership)
 
-    def _command(self) -> Verdict:
+    def _command(self) -> Commands:
         """Return the first worker's commands to all workers for the end of this step."""
         worker = self.worker
         member, step = worker.member, worker.bench.session.step
@@ -261,7 +261,7 @@ class ElasticLoop:
             allowance = worker.order.switch_allowance_s / max(worker.bench.report.step_s, 1e-9)
             worker.switch_at = step + max(1, math.ceil(allowance))
         switch = announced if announced and step + 1 >= worker.switch_at else 0
-        return Verdict(member.stop, member.target_step, switch, member.pause)
+        return Commands(member.stop, member.target_step, switch, member.pause)
 
     def _switch(self, generation: int) -> bool:
         """Switch to another generation. Return False if this worker is no member of it.

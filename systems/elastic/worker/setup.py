@@ -14,7 +14,6 @@ from systems.elastic.transfer.training_state import TrainingState
 from systems.elastic.wire.order import ElasticOrder
 from systems.elastic.worker.step_report import StepReport
 from systems.runtime.reduction.ordered import join_alone
-from systems.runtime.tensors.state import digests
 from systems.runtime.wire.control import ControlClient
 from systems.runtime.wire.data_order import share
 from systems.runtime.wire.device_group import no_device_group
@@ -130,7 +129,7 @@ class WorkerSetup:
         if group.size > 1:
             broadcast_state(group, state, 0, self.session.step, self.values())
         if order.recovery == "consistent" and group.rank == 0:
-            self.report.save(CheckpointWritten)
+            self.report.records.save(CheckpointWritten)
 
     def roll_back(self) -> None:
         """Go back to the newest checkpoint of the job, or to the very beginning.
@@ -159,8 +158,3 @@ class WorkerSetup:
         """Take the step and the ``values`` that came with another worker's tensors."""
         self.session.step = received.step
         self.session.adopt(received.values)
-
-    def results(self) -> tuple[dict[str, str], dict[str, float]]:
-        """Return digests of the state, and the workload's evaluation."""
-        session = self.session
-        return digests(session.model, session.optimizer), self.report.evaluations.now()

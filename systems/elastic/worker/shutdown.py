@@ -32,7 +32,7 @@ def leave(worker: WorkerState, outcome: Outcome) -> bool:
     """
     report, member = worker.bench.report, worker.member
     worker.bench.mark.now(WorkerPhase.LEAVE)
-    report.flush()
+    report.records.flush()
     if outcome in ENDS:
         worker.giving.cancel()  # the job is over for workers about to join as well
     worker.giving.end()
@@ -55,7 +55,7 @@ def leave(worker: WorkerState, outcome: Outcome) -> bool:
     elif worker.membership.members[0] == worker.name or _stand_by(worker):
         if outcome is Outcome.FINISHED:
             return True
-        report.save(StoppedAtCheckpoint)
+        report.records.save(StoppedAtCheckpoint)
     member.leave(hands_over=outcome is Outcome.LEFT)
     member.write_log()
     return False

@@ -16,12 +16,12 @@ from systems.elastic.worker.receive_state import StateReceiver
 from systems.elastic.worker.report_switch import SwitchReporter
 from systems.elastic.worker.send_state import StateSender
 from systems.elastic.worker.setup import WorkerSetup
-from systems.elastic.worker.step_sync import StepSync
 from systems.elastic.worker.straggler_times import StragglerTimes
 from systems.runtime.wire.control import ControlClient
 from systems.runtime.wire.groups import Group, GroupLost
 from systems.runtime.wire.protocol import sendable
 from systems.runtime.worker.pace import Pacer
+from systems.runtime.worker.step_sync import StepSync
 
 
 class Outcome(StrEnum):
@@ -76,7 +76,7 @@ class WorkerState:
         self.trainer.times_device = self.straggling.is_on
         # A script's workers use two more places: ``agree_to_end``, ``ScriptRun.forward``.
         num_places = self.trainer.num_losses + 2 * (carried is not None)
-        self.words = StepSync(num_places, has_times=self.straggling.is_on)
+        self.words = StepSync(num_places, switches=True, has_times=self.straggling.is_on)
         self.group: Group | None = None
         self.generation = 0
         self.membership = Membership((), order.global_batch)
@@ -168,8 +168,7 @@ class WorkerState:
         self.bench.reduction.attach(group)
         members, plan = membership.members, membership.virtual_workers
         self.trainer.set_share(self.rank, len(members), membership.global_batch, generation, plan)
-        floors = self.order.step_floors_s
-        self.pacer.begin_anew(floors.get(str(len(membership.members)), 0.0))
+        self.pacer.begin_anew(self.order.floor_s(len(members)))
         self.switch_at = 0
         self.straggling.enter(membership)
         if self.rank == 0:

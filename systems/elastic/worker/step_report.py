@@ -6,37 +6,32 @@ which may be another process, continues the same file.
 
 from __future__ import annotations
 
-import json
-import os
-import time
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.contracts.marks import WorkerPhase
 from systems.elastic.wire.order import ElasticOrder
 from systems.elastic.wire.recovery_plan import Membership
-from systems.runtime.tensors.state import digests
 from systems.runtime.wire.control import ControlClient
 from systems.runtime.wire.messages import (
-    Checkpoint,
-    CheckpointWritten,
     FirstStep,
     Progress,
     StepsDone,
 )
-from systems.runtime.wire.step_log import LineWriter
-from systems.runtime.worker.checkpoint import keep_only
-from systems.runtime.worker.evaluations import Evaluations
+from systems.runtime.wire.step_log import (
+    LineWriter,
+    generation_entry,
+    last_logged,
+    step_entry,
+)
+from systems.runtime.worker.due_records import DueRecords
 from systems.runtime.worker.mark import PhaseMark
-from systems.runtime.worker.periodic_checkpoint import PeriodicCheckpoint
-from systems.runtime.worker.session import Session, save
+from systems.runtime.worker.session import Session
 
 PROGRESS_EVERY_S = 0.2
 RECENT_STEPS = 10
 """Number of steps over which the time of a step is averaged (EDL, section 4.2, as T_b)."""
-_BLOCK_BYTES = 4096
 
 
 class StepReport:
@@ -66,12 +61,9 @@ class StepReport:
         self._order = order
         self._client = client
         self._session = session
-        self._mark = mark
         self._folder = Path(order.job_dir)
         self._steps: LineWriter | None = None
-        self._digests = LineWriter(self._folder / "digests.jsonl")
-        self._periodic = PeriodicCheckpoint(client, lambda: self.save(CheckpointWritten))
-        self.evaluations = Evaluations(session, order.evaluate_epochs)
+        self.records = DueRecords(order, client, session, mark, self.progress, self._flush_steps)
         self._recent: deque[float] = deque(maxlen=RECENT_STEPS)
         self._reported_at = 0.0
         self._ended_at = 0.0
@@ -100,7 +92,7 @@ class StepReport:
         last, path = self._last, self._folder / "steps.jsonl"
         if last is None:
             return
-        step, generation = _last_logged(path)
+        step, generation = last_logged(path)
         if step == last["step"] - 1 or (step >= last["step"] and generation < last["generation"]):
             lines = LineWriter(path)
             lines.add(last)
@@ -113,14 +105,14 @@ class StepReport:
             self._steps = LineWriter(self._folder / "steps.jsonl", at_once=True)
             self._generations = LineWriter(self._folder / "generations.jsonl", at_once=True)
         self._generations.add(
-            {
-                "generation": generation,
-                "resumed_at": self._session.step,
-                "world": len(membership.members),
-                "global_batch": membership.global_batch,
-                "device": self._session.device.type,
-                "threads": self._order.num_threads,
-            }
+            generation_entry(
+                generation,
+                resumed_at=self._session.step,
+                num_slots=len(membership.members),
+                global_batch=membership.global_batch,
+                device=self._session.device.type,
+                num_threads=self._order.num_threads,
+            )
         )
 
     def step(
@@ -148,21 +140,19 @@ class StepReport:
             late: whether the step missed its pace; None: no pace.
             losses: losses that the workers gave; logged if there are several.
         """
-        session, order = self._session, self._order
+        order = self._order
         self._ended_at = ended
-        entry: dict[str, Any] = {
-            "step": session.step,
-            "generation": generation,
-            "world": len(membership.members),
-            "global_batch": global_batch,
-            "started": started,
-            "duration_s": ended - started,
-            "loss": loss.hex(),
-        }
-        if len(losses) > 1:
-            entry["losses"] = [each.hex() for each in losses]
-        if late is not None:
-            entry["late"] = late
+        entry = step_entry(
+            self._session.step,
+            generation,
+            len(membership.members),
+            global_batch,
+            started,
+            ended,
+            loss,
+            losses=losses,
+            late=late,
+        )
         self._last = entry
         is_first_step, self._has_begun = not self._has_begun, True
         self._recent.append(ended - started)
@@ -180,63 +170,14 @@ class StepReport:
         elif ended - self._reported_at >= PROGRESS_EVERY_S:
             self._reported_at = ended
             self._client.offer(StepsDone(progress=self.progress()))
-        if order.digest_every and session.step % order.digest_every == 0:
-            self._digests.add({"step": session.step, **digests(session.model, session.optimizer)})
-        self.evaluations.after_step(global_batch)
-        if order.checkpoint_every and session.step % order.checkpoint_every == 0:
-            self._periodic.write(session.step)
+        self.records.after_step(global_batch)
 
     def progress(self) -> Progress:
         """Return the job's progress as this worker knows it."""
         session = self._session
         return Progress(session.step, session.data_state.consumed, self.step_s, self._ended_at)
 
-    def save(self, message: type[Checkpoint]) -> None:
-        """Write a checkpoint and report it.
-
-        The logs are written first, so that no saved step lacks its line.
-
-        Args:
-            message: class of the message that tells the driver.
-
-        Raises:
-            OSError: the disk has no room; the checkpoint before is kept.
-        """
-        session = self._session
-        started = time.monotonic()
-        self.flush()
-        with self._mark.during(WorkerPhase.SAVE):
-            manifest = save(session, self._folder / "checkpoints")
-        now = time.monotonic()
-        self._client.send(
-            message(progress=self.progress(), path=str(manifest), saved=now, save_s=now - started)
-        )
-        keep_only(manifest.parent, manifest)  # after the report: else the driver needs the older
-
-    def flush(self) -> None:
-        """Write out what is still in memory.
-
-        Raises:
-            OSError: the disk has no room.
-        """
+    def _flush_steps(self) -> None:
         if self._steps is not None:
             self._generations.flush()
             self._steps.flush()
-        self._digests.flush()
-        self.evaluations.flush()
-        self._session.recorder.flush()
-
-
-def _last_logged(path: Path) -> tuple[int, int]:
-    """Return step and generation of the last whole line of a step log; zeros if there is none."""
-    if not path.exists():
-        return 0, 0
-    with path.open("rb") as file:
-        start, tail = file.seek(0, os.SEEK_END), b""
-        while start > 0 and tail.count(b"\n") < 2:  # until the last line's start and end are read
-            block = min(_BLOCK_BYTES, start)
-            start = file.seek(start - block)
-            tail = file.read(block) + tail
-    lines = tail.split(b"\n")[:-1]
-    last = json.loads(lines[-1]) if lines else {"step": 0, "generation": 0}
-    return int(last["step"]), int(last["generation"])

@@ -33,11 +33,6 @@ class PythonRandom:
             self._address = address
 
     @property
-    def is_copied(self) -> bool:
-        """True if the generator's memory is copied directly."""
-        return self._address is not None
-
-    @property
     def gauss(self) -> float | None:
         """Number that ``gauss`` has drawn but not returned yet, or None."""
         return cast("float | None", self._generator.gauss_next)

@@ -83,7 +83,7 @@ class Driver:
     def start(self, change: Change, order: TrainingOrder) -> None:
         """Start a job from scratch; ignore anything that it wrote before."""
         before = self._jobs.get(order.job_id)
-        if before is not None and (before.change is not None or before.is_alive):
+        if before is not None and (before.status.change is not None or before.is_alive):
             self._answer(change, ReportKind.RETRY, "the job still has workers")
             return
         if (problem := self._slots_problem(change)) is not None:
@@ -98,7 +98,7 @@ class Driver:
             server=self._server,
             launcher=self._launcher,
         )
-        job = self._make_job(order, services, before)
+        job = self._make_job(order, services, before.status.serial if before is not None else 0)
         self._jobs[order.job_id] = job
         self._admissions[order.job_id] = Admission(token, job.channels)
         self._warming.begins(order, change)
@@ -136,7 +136,7 @@ class Driver:
         job = self._jobs.get(change.job.job_id)
         if job is None:
             self._answer(change, ReportKind.FAILED, "no such job was started")
-        elif job.change is not None and job.change.kind is ChangeKind.STOP:
+        elif job.status.change is not None and job.status.change.kind is ChangeKind.STOP:
             self._answer(change, ReportKind.RETRY, "it is being stopped already")
         else:
             job.stop(change)
@@ -225,8 +225,8 @@ class Driver:
         job = self._jobs.get(change.job.job_id)
         if job is None:
             self._answer(change, ReportKind.FAILED, "no such job was started")
-        elif job.change is not None:
-            reason = f"a {job.change.kind.value} of the job is in flight"
+        elif job.status.change is not None:
+            reason = f"a {job.status.change.kind.value} of the job is in flight"
             self._answer(change, ReportKind.RETRY, reason)
             job = None
         return job
@@ -240,8 +240,8 @@ class Driver:
                 job_id=change.job.job_id,
                 at_s=time.monotonic(),
                 change_id=change.change_id,
-                step=job.step if job is not None else 0,
-                samples=job.samples if job is not None else 0,
+                step=job.status.step if job is not None else 0,
+                samples=job.status.samples if job is not None else 0,
                 reason=reason,
             )
         )

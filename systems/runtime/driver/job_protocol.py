@@ -16,8 +16,8 @@ from harness.contracts.change import Change
 from harness.contracts.launcher import Launcher
 from harness.contracts.process import Exit, ProcessSpec
 from harness.contracts.training_order import TrainingOrder
+from systems.runtime.driver.job_status import JobStatus
 from systems.runtime.wire.control_server import Channels, Connection, ControlServer
-from systems.runtime.wire.messages import Checkpoint
 from systems.runtime.wire.protocol import Message
 
 IDLE_WAIT_S = 0.25
@@ -61,24 +61,8 @@ class DrivenJob(Protocol):
         ...
 
     @property
-    def step(self) -> int:
-        """Number of steps executed so far."""
-        ...
-
-    @property
-    def samples(self) -> int:
-        """Number of samples consumed by these steps."""
-        ...
-
-    @property
-    def change(self) -> Change | None:
-        """Change in flight, or None."""
-        ...
-
-    @property
-    def serial(self) -> int:
-        """Number of launches so far. A later job of the same name counts on from it, so that no two
-        of their processes or logs share a name."""
+    def status(self) -> JobStatus:
+        """Progress, phase and change of the job."""
         ...
 
     @property
@@ -136,22 +120,9 @@ class DrivenJob(Protocol):
         ...
 
 
-MakeJob: TypeAlias = Callable[[TrainingOrder, JobServices, DrivenJob | None], DrivenJob]
-"""Makes the state machine of a job. The last argument is the previous job of that name, or None."""
-
-
-@dataclass(frozen=True, slots=True)
-class Saved:
-    """A checkpoint on disk."""
-
-    path: str
-    step: int
-    samples: int
-
-    @classmethod
-    def of(cls, message: Checkpoint) -> Saved:
-        """Return the checkpoint that a worker's message describes."""
-        return cls(message.path, message.progress.step, message.progress.samples)
+MakeJob: TypeAlias = Callable[[TrainingOrder, JobServices, int], DrivenJob]
+"""Makes the state machine of a job. The last argument is where the job's numbers begin, see
+``JobStatus.serial``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,16 @@
-"""Environment and marks of the processes on a slot, the same for all backends."""
+"""Environment, marks and orders of the processes on a slot, as far as all backends share them."""
 
 from __future__ import annotations
 
-from harness.cluster import Slot, is_cpu
+from typing import Any
+
+from harness.cluster import Cluster, Slot, is_cpu
 from harness.contracts.training_order import TrainingOrder
 from harness.files.safe_names import file_name
 from harness.machine.network import interface_of
-from systems.runtime.wire.kernels import Kernels
+from systems.runtime.wire.kernels import Kernels, kernels_on
+from systems.runtime.wire.options import RuntimeOptions
+from systems.runtime.wire.protocol import JsonObject
 
 
 def mark_path(order: TrainingOrder, name: str) -> str | None:
@@ -42,3 +46,36 @@ def slot_environment(slot: Slot, address: str, kernels: Kernels) -> dict[str, st
     if not is_cpu(slot.device_type):
         env["CUDA_VISIBLE_DEVICES"] = str(slot.device)
     return env
+
+
+def shared_order(
+    order: TrainingOrder, options: RuntimeOptions, cluster: Cluster, slot: Slot
+) -> dict[str, Any]:
+    """Return the fields of a ``WorkOrder`` that do not change while the job lives."""
+    kernels = kernels_on(slot, cluster, common=options.common_kernels)
+    return {
+        "job_id": order.job_id,
+        "workload": order.workload.target,
+        "options": JsonObject(order.workload.options),
+        "seed": order.seed,
+        "job_dir": str(order.job_dir.absolute()),
+        "checkpoint_every": options.checkpoint_every,
+        "digest_every": order.digest_every,
+        "device": options.device,
+        "device_type": slot.device_type,
+        "num_threads": kernels.num_threads,
+        "address": cluster.hosts[slot.host].address,
+        "collective_timeout_s": options.collective_timeout_s,
+        "step_floors_s": {str(count): floor for count, floor in order.step_floor_s.items()},
+        "evaluate_epochs": order.evaluate_epochs,
+        "evidence": order.evidence,
+        "adaptive": order.adaptive,
+        "common_kernels": options.common_kernels,
+        "data_order": options.data_order,
+        "block_samples": options.block_samples,
+        "prefetch_steps": options.prefetch_steps,
+        "loader_processes": options.loader_processes,
+        "drawn_samples": options.drawn_samples,
+        "accumulation_steps": options.accumulation_steps,
+        "random_states": options.random_states,
+    }

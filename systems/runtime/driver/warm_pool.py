@@ -121,10 +121,10 @@ class WarmPool:
         """Replace spares that are used or outdated, if training is at rest."""
         if not self._is_keeping:
             return
-        if any(job.change is not None for job in jobs.values()):
+        if any(job.status.change is not None for job in jobs.values()):
             self._rest, self._since = None, time.monotonic()
             return
-        steps = {name: job.step for name, job in jobs.items() if job.is_alive}
+        steps = {name: job.status.step for name, job in jobs.items() if job.is_alive}
         if self._rest is None:
             self._rest = steps
         spares = self._launcher.spares()

@@ -105,11 +105,6 @@ class Group:
         self._is_dropped = False
 
     @property
-    def is_lost(self) -> bool:
-        """Return whether the group was given up or an operation failed."""
-        return self._lost is not None
-
-    @property
     def is_quiet(self) -> bool:
         """Return whether no operation can touch a tensor, until another one is begun."""
         with self._condition:

@@ -3,8 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypedDict
 
 from harness.contracts.process import Warmth
+
+
+class RuntimeChoices(TypedDict, total=False):
+    """Options that every backend on this runtime has: fields of ``RuntimeOptions``."""
+
+    start: str
+    device: str
+    bind: str
+    data_order: str
+    block_samples: int
+    start_timeout_s: float
+    stop_timeout_s: float
+    hang_timeout_s: float
+    collective_timeout_s: float
+
+
+class FetchingChoices(RuntimeChoices, total=False):
+    """Options of the backends whose workers can fetch samples in advance."""
+
+    prefetch_steps: int
+    loader_processes: int
 
 
 @dataclass(frozen=True, slots=True)

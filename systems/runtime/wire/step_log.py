@@ -26,14 +26,95 @@ __all__ = [
     "LineWriter",
     "SamplesLog",
     "consumed_ids",
+    "generation_entry",
+    "last_logged",
     "read_consumed",
     "read_lines",
     "samples_path",
+    "step_entry",
 ]
 
 FLUSH_EVERY_S = 1.0
 _BLOCK_BYTES = 65_536
+_TAIL_BYTES = 4096
+"""More bytes than most lines of a step have."""
 _encode = json.JSONEncoder(separators=(",", ":")).encode
+
+
+def generation_entry(
+    generation: int,
+    *,
+    resumed_at: int,
+    num_slots: int,
+    global_batch: int,
+    device: str,
+    num_threads: int,
+) -> dict[str, Any]:
+    """Return the line of a generation of workers, which goes on from step ``resumed_at``."""
+    return {
+        "generation": generation,
+        "resumed_at": resumed_at,
+        "world": num_slots,
+        "global_batch": global_batch,
+        "device": device,
+        "threads": num_threads,
+    }
+
+
+def step_entry(
+    step: int,
+    generation: int,
+    num_slots: int,
+    global_batch: int,
+    started: float,
+    ended: float,
+    loss: float,
+    *,
+    losses: Sequence[float] = (),
+    late: bool | None = None,
+) -> dict[str, Any]:
+    """Return the line of a step.
+
+    Args:
+        step: number of the step, from 1.
+        generation: generation that made the step.
+        num_slots: number of slots of the job.
+        global_batch: number of samples of the step.
+        started: start of the step, on ``time.monotonic``.
+        ended: end of the step, on the same clock.
+        loss: mean over the global batch.
+        losses: losses that the workers gave; logged if there are several.
+        late: whether the step missed its pace; None: no pace.
+    """
+    entry: dict[str, Any] = {
+        "step": step,
+        "generation": generation,
+        "world": num_slots,
+        "global_batch": global_batch,
+        "started": started,
+        "duration_s": ended - started,
+        "loss": loss.hex(),
+    }
+    if len(losses) > 1:
+        entry["losses"] = [each.hex() for each in losses]
+    if late is not None:
+        entry["late"] = late
+    return entry
+
+
+def last_logged(path: Path) -> tuple[int, int]:
+    """Return step and generation of the last whole line of a step log; zeros if there is none."""
+    if not path.exists():
+        return 0, 0
+    with path.open("rb") as file:
+        start, tail = file.seek(0, os.SEEK_END), b""
+        while start > 0 and tail.count(b"\n") < 2:  # until the last line's start and end are read
+            block = min(_TAIL_BYTES, start)
+            start = file.seek(start - block)
+            tail = file.read(block) + tail
+    lines = tail.split(b"\n")[:-1]
+    last = json.loads(lines[-1]) if lines else {"step": 0, "generation": 0}
+    return int(last["step"]), int(last["generation"])
 
 
 class LineWriter:

@@ -17,8 +17,6 @@ import torch
 
 from harness.cluster import is_cpu
 from harness.configuration.named_classes import locate
-from harness.contracts.evidence import Evidence
-from harness.contracts.training_order import AdaptiveBatch
 from harness.contracts.workload import Workload
 from harness.machine.malloc import keep_heap
 from systems.runtime.data.loader import LoaderProcess
@@ -27,6 +25,7 @@ from systems.runtime.data.prefetch import Prefetcher
 from systems.runtime.reduction.bucket_layouts import check_layout, described
 from systems.runtime.reduction.ordered import OrderedReduction, Reduction
 from systems.runtime.wire.data_order import DataOrder, DataState
+from systems.runtime.wire.work_order import WorkOrder
 from systems.runtime.worker import checkpoint
 from systems.runtime.worker.adaptive_batch import BatchAdapter
 from systems.runtime.worker.determinism import check_kernels, make_deterministic, use_common_kernels
@@ -76,45 +75,6 @@ class ProgramOrder(Protocol):
     def keeps_bits(self) -> bool:
         """True if the job must have the bits of its fixed number of virtual workers, whatever its
         slots."""
-        ...
-
-
-class BuildOrder(ProgramOrder, Protocol):
-    """Fields of all kinds of workers' orders that say how the program is trained."""
-
-    @property
-    def job_dir(self) -> str:
-        """Folder of the job's logs."""
-        ...
-
-    @property
-    def data_order(self) -> str:
-        """Order of the samples: ``positions`` or ``blocks``."""
-        ...
-
-    @property
-    def block_samples(self) -> int:
-        """Number of samples in a block."""
-        ...
-
-    @property
-    def prefetch_steps(self) -> int:
-        """Number of steps whose samples are fetched in advance."""
-        ...
-
-    @property
-    def loader_processes(self) -> int:
-        """Number of processes that fetch samples; 0: a thread does."""
-        ...
-
-    @property
-    def adaptive(self) -> Mapping[str, Any]:
-        """Fields of ``training_order.AdaptiveBatch``; empty if the batch is not adapted."""
-        ...
-
-    @property
-    def evidence(self) -> Mapping[str, Any]:
-        """Fields of ``contracts.evidence.Evidence``: the steps whose evidence is kept."""
         ...
 
 
@@ -283,7 +243,7 @@ def build(order: ProgramOrder, workload_class: type) -> Program:
     return Program(workload, model, workload.build_optimizer(model), device)
 
 
-def begin(order: BuildOrder, program: Program, reduction: Reduction) -> Session:
+def begin(order: WorkOrder, program: Program, reduction: Reduction) -> Session:
     """Return a session at step 0."""
     num_samples = program.workload.num_samples
     data = data_order(order.data_order, order.seed, num_samples, order.block_samples)
@@ -300,10 +260,10 @@ def begin(order: BuildOrder, program: Program, reduction: Reduction) -> Session:
         job_dir=Path(order.job_dir),
         step=0,
         data_state=data.initial(),
-        adapter=BatchAdapter(AdaptiveBatch(**order.adaptive)) if order.adaptive else None,
+        adapter=BatchAdapter(order.adaptive) if order.adaptive is not None else None,
         carried=program.carried,
         recorder=Recorder(
-            Evidence(**order.evidence),
+            order.evidence,
             Path(order.job_dir),
             program.model,
             program.optimizer,
