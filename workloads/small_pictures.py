@@ -186,8 +186,3 @@ def alexnet(width: int, num_classes: int) -> nn.Module:
     )
     initialise(model)
     return model
-
-
-def num_parameters(model: nn.Module) -> int:
-    """Return the number of a model's parameters; a shared parameter counts once."""
-    return sum(parameter.numel() for parameter in model.parameters())

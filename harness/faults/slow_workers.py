@@ -50,20 +50,12 @@ class SlowWorkers:
         self._plan = plan
         self._known: list[_SlowWorker] = []
         self._mistaken: list[SlowingRecord] = []
-        self.num_begun = 0
-        """Number of slowings; workers slowed at the same time count as one slowing."""
-
-    @property
-    def are_any(self) -> bool:
-        """True if a worker is slow now."""
-        return any(not one.slowing.is_over for one in self._known)
 
     def begin(self, chosen: Mapping[int, str], num_workers: int) -> None:
         """Slow the chosen workers, given by handle with their names.
 
         ``num_workers`` is the number of workers that live.
         """
-        self.num_begun += 1
         plan = self._plan
         for handle, name in chosen.items():
             send: Callable[[signal.Signals], None] = partial(self._launcher.signal, handle)

@@ -25,7 +25,6 @@ from harness.run.plan import Library, plan
 from harness.sweep.runner import read_words
 
 CLOSED, OPEN = "closed", "open"
-DIVISIONS = (CLOSED, OPEN)
 
 _FIXED = ("trace", "workload", "cluster", "placement", "engine", "profile", "launcher")
 _TRIAL = ("scaling", "seed", "repetition")

@@ -129,7 +129,7 @@ def test_several_workers_are_slowed_once_and_detections_are_written_down() -> No
     found = backend.slowings()
     assert [one.detected_s for one in found] == pytest.approx([at - one.at_s for one in slow])
     assert [one.switched_s for one in found] == pytest.approx([at + 0.3 - one.at_s for one in slow])
-    assert not backend._slow.are_any
+    assert all(one.slowing.is_over for one in backend._slow._known)
     assert {handle for handle, _ in world.processes.signals} == set(handles)
 
 

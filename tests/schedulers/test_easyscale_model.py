@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from systems.schedulers.easyscale_plans.model import Device, evaluate, executors_that_fit
+from systems.schedulers.easyscale_plans.model import Device, evaluate
 
 
 def test_a_perfect_match_wastes_nothing():
@@ -35,7 +35,6 @@ def test_several_executors():
     assert evaluate((device,), (1,), (1,), (2,), 2).perf == pytest.approx(2.0)
     assert list(device.executors) == [1, 2]
     assert list(Device(2.0, (1.0, 0.9, 0.8), max_executors=2).executors) == [1, 2]
-    assert executors_that_fit(16e9, 5e9) == 3
 
 
 def test_more_executors_pay_where_they_leave_each_other_room():

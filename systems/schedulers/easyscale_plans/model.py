@@ -49,16 +49,6 @@ class Device:
         return executors * self.capability * self.interference[executors - 1]
 
 
-def executors_that_fit(device_bytes: float, executor_bytes: float) -> int:
-    """Return the number of executors that fit into a device's memory: m with ``m * MU <= memory``.
-
-    Args:
-        device_bytes: memory of the device.
-        executor_bytes: MU, peak memory of one executor, however many virtual workers it runs.
-    """
-    return int(device_bytes // executor_bytes)
-
-
 @dataclass(frozen=True, slots=True)
 class Configuration:
     """<nums, executors, threads, waste, perf> of section 3.4.2; 0 where a type is not used."""
