@@ -14,7 +14,7 @@ from harness.contracts.decision import Decision, Grant, Refuse, Suspend
 from harness.contracts.scheduler import Knowledge, Requirement
 from harness.contracts.view import ClusterView, JobView
 from systems.schedulers.common.gang import least_slots, refuse_misfit
-from systems.schedulers.common.news import touched
+from systems.schedulers.common.news import refusals
 from systems.schedulers.common.sizes import Levels, levels_of
 
 _Order: TypeAlias = tuple[float, float, str]
@@ -118,11 +118,7 @@ class Afs:
 
     def decide(self, view: ClusterView) -> Decision:
         """Share all slots again."""
-        changes: dict[str, Grant | Suspend | Refuse] = {}
-        for job_id in touched(view):
-            refusal = self._look_again(view, job_id)
-            if refusal is not None:
-                changes[job_id] = refusal
+        changes = refusals(view, self._look_again)
         shares = self._shares(view)
         grown: dict[str, Grant] = {}
         for _, job_id in list(self._granted):

@@ -12,7 +12,7 @@ from harness.contracts.decision import Decision, Grant, Refuse, Suspend
 from harness.contracts.scheduler import Knowledge, Requirement
 from harness.contracts.view import ClusterView, JobView, Throughput
 from systems.schedulers.common.gang import gang_slots, least_slots, refuse_misfit
-from systems.schedulers.common.news import touched
+from systems.schedulers.common.news import refusals
 from systems.schedulers.common.sizes import counts_within, useful_counts
 
 _Order = tuple[float, float, str]
@@ -61,11 +61,7 @@ class Edf:
 
     def decide(self, view: ClusterView) -> Decision:
         """Hand out slots by deadline until none is left."""
-        changes: dict[str, Grant | Suspend | Refuse] = {}
-        for job_id in touched(view):
-            refusal = self._look_again(view, job_id)
-            if refusal is not None:
-                changes[job_id] = refusal
+        changes = refusals(view, self._look_again)
         plan = self._plan(view)
         if self._preemptive:
             for order in sorted(self._place[job_id] for job_id in self._granted.keys() - plan):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from harness.contracts.decision import Decision, Grant, Refuse, Suspend
+from harness.contracts.decision import Decision, Grant, Refuse
 from harness.contracts.job import JobSpec
 from harness.contracts.scheduler import Knowledge, Requirement
 from harness.contracts.view import ClusterView
 from systems.schedulers.common.gang import gang_slots, refuse_misfit
-from systems.schedulers.common.news import touched
+from systems.schedulers.common.news import refusals
 from systems.schedulers.common.waiting import Key, WaitingJobs
 
 
@@ -53,11 +53,7 @@ class Fifo:
 
     def decide(self, view: ClusterView) -> Decision:
         """Start as many jobs as the free slots allow."""
-        changes: dict[str, Grant | Suspend | Refuse] = {}
-        for job_id in touched(view):
-            refusal = self._look_again(view, job_id)
-            if refusal is not None:
-                changes[job_id] = refusal
+        changes = refusals(view, self._look_again)
         free = view.num_free
         while (key := self._waiting.first(free if self._backfill else None)) is not None:
             if key.num_slots > free:

@@ -11,7 +11,7 @@ from harness.contracts.view import ClusterView, JobView
 from systems.schedulers.common.gang import gang_slots, refuse_misfit
 from systems.schedulers.common.gang_plan import GangPlan
 from systems.schedulers.common.idle_slots import free_by_host, grown, moved, taken_from
-from systems.schedulers.common.news import touched
+from systems.schedulers.common.news import refusals
 from systems.schedulers.common.packing import (
     IN_TURN,
     Packing,
@@ -113,11 +113,7 @@ class Gandiva:
     def decide(self, view: ClusterView) -> Decision:
         """Give turns; if no job waits for a turn, use the idle slots."""
         now_s = view.time_s
-        changes: dict[str, Grant | Suspend | Refuse] = {}
-        for job_id in touched(view):
-            refusal = self._look_again(view, job_id)
-            if refusal is not None:
-                changes[job_id] = refusal
+        changes = refusals(view, self._look_again)
         is_round = self._rounds.begins(view)
         parted = self._look_at_pairs(view, is_round)
         changes |= dict.fromkeys(parted, Suspend())

@@ -17,7 +17,7 @@ from harness.contracts.scheduler import Knowledge, Requirement
 from harness.contracts.view import ClusterView, JobView
 from systems.schedulers.common.gang import least_slots, refuse_misfit
 from systems.schedulers.common.goodput import GoodputTable, goodput_table, realloc_factor
-from systems.schedulers.common.news import touched
+from systems.schedulers.common.news import refusals
 from systems.schedulers.common.rounds import Rounds
 from systems.schedulers.common.share_search import Floats, Genetic, Ints, exact_shares, losses
 
@@ -143,13 +143,9 @@ class Pollux:
 
     def decide(self, view: ClusterView) -> Decision:
         """Search in a round, if something has changed."""
-        changes: dict[str, Grant | Suspend | Refuse] = {}
         if any(event.kind in (EventKind.SLOT_DOWN, EventKind.SLOT_UP) for event in view.news):
             self._is_pending = True
-        for job_id in touched(view):
-            refusal = self._look_again(view, job_id)
-            if refusal is not None:
-                changes[job_id] = refusal
+        changes = refusals(view, self._look_again)
         is_round = self._rounds.begins(view)
         if is_round and self._is_pending:
             shares = self._shares(view) if self._jobs and view.num_usable else {}

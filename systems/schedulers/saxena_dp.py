@@ -19,7 +19,7 @@ from harness.contracts.scheduler import Knowledge, Requirement
 from harness.contracts.view import ClusterView, JobView
 from systems.schedulers.common.decision_times import DecisionTimes, Trigger
 from systems.schedulers.common.gang import refuse_misfit
-from systems.schedulers.common.news import touched
+from systems.schedulers.common.news import refusals
 from systems.schedulers.common.scalability import AllReduce, Scalability, ScalabilityAnalyser
 from systems.schedulers.common.slot_split import best_split
 
@@ -140,13 +140,9 @@ class SaxenaDp:
 
     def decide(self, view: ClusterView) -> Decision:
         """Record the news; decide if there are news and a decision is due."""
-        changes: dict[str, Grant | Suspend | Refuse] = {}
         if any(event.kind in (EventKind.SLOT_DOWN, EventKind.SLOT_UP) for event in view.news):
             self._is_pending = True
-        for job_id in touched(view):
-            refusal = self._look_again(view, job_id)
-            if refusal is not None:
-                changes[job_id] = refusal
+        changes = refusals(view, self._look_again)
         if not self._is_pending:
             return Decision(changes)
         due_s = self._times.due_s(view, self._num_ended, self._num_running)

@@ -12,7 +12,7 @@ from harness.contracts.job_state import JobState
 from harness.contracts.scheduler import Knowledge, Requirement
 from harness.contracts.view import ClusterView, JobView
 from systems.schedulers.common.gang import gang_slots, refuse_misfit
-from systems.schedulers.common.news import touched
+from systems.schedulers.common.news import refusals
 from systems.schedulers.common.script import Order, Step, parse_script, repeated
 from systems.schedulers.common.waiting import Key, WaitingJobs
 
@@ -71,11 +71,7 @@ class Scripted:
 
     def decide(self, view: ClusterView) -> Decision:
         """Do the steps that are due, then start the jobs that no step holds back."""
-        changes: dict[str, Grant | Suspend | Refuse] = {}
-        for job_id in touched(view):
-            refusal = self._look_again(view, job_id)
-            if refusal is not None:
-                changes[job_id] = refusal
+        changes = refusals(view, self._look_again)
         free = view.num_free
         is_blocked = True
         progressed = True

@@ -9,7 +9,7 @@ from harness.contracts.scheduler import Knowledge, Requirement
 from harness.contracts.view import ClusterView, JobView
 from systems.schedulers.common.gang import gang_slots, refuse_misfit
 from systems.schedulers.common.gang_plan import GangPlan
-from systems.schedulers.common.news import touched
+from systems.schedulers.common.news import refusals
 from systems.schedulers.common.waiting import Key
 
 
@@ -54,11 +54,7 @@ class Srtf:
 
     def decide(self, view: ClusterView) -> Decision:
         """Order the running jobs again, then repair the plan."""
-        changes: dict[str, Grant | Suspend | Refuse] = {}
-        for job_id in touched(view):
-            refusal = self._look_again(view, job_id)
-            if refusal is not None:
-                changes[job_id] = refusal
+        changes = refusals(view, self._look_again)
         for job_id, key in self._planned.items():
             rank = self._rank(view.jobs[job_id], view.time_s)
             self._planned[job_id] = key._replace(rank=rank)

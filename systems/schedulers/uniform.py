@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import ClassVar
 
 from harness.contracts.decision import Decision, Grant, Refuse, Suspend
@@ -9,7 +10,7 @@ from harness.contracts.event import EventKind
 from harness.contracts.scheduler import Knowledge, Requirement
 from harness.contracts.view import ClusterView, JobView
 from systems.schedulers.common.gang import least_slots, refuse_misfit
-from systems.schedulers.common.news import touched
+from systems.schedulers.common.news import refusals
 from systems.schedulers.common.waiting import Key, WaitingJobs
 
 
@@ -51,16 +52,12 @@ class Uniform:
         """Assign hosts to waiting jobs, then share the slots of every host that changed."""
         if not self._residents:
             self._residents = [set() for _ in view.cluster.hosts]
-        changes: dict[str, Grant | Suspend | Refuse] = {}
         dirty = {
             view.cluster.host_of[event.slot]
             for event in view.news
             if event.slot is not None and event.kind in (EventKind.SLOT_DOWN, EventKind.SLOT_UP)
         }
-        for job_id in touched(view):
-            refusal = self._look_again(view, job_id, dirty)
-            if refusal is not None:
-                changes[job_id] = refusal
+        changes = refusals(view, partial(self._look_again, dirty=dirty))
         changes |= self._withdraw(view, dirty)
         while (key := self._waiting.first()) is not None:
             host = self._host_for(view, key.num_slots)

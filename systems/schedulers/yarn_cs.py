@@ -6,11 +6,11 @@ from typing import ClassVar
 
 from sortedcontainers import SortedDict
 
-from harness.contracts.decision import Decision, Grant, Refuse, Suspend
+from harness.contracts.decision import Decision, Grant, Refuse
 from harness.contracts.scheduler import Knowledge, Requirement
 from harness.contracts.view import ClusterView, JobView
 from systems.schedulers.common.gang import gang_slots, refuse_misfit
-from systems.schedulers.common.news import touched
+from systems.schedulers.common.news import refusals
 
 
 class YarnCs:
@@ -45,11 +45,7 @@ class YarnCs:
 
     def decide(self, view: ClusterView) -> Decision:
         """Start jobs until a job does not fit."""
-        changes: dict[str, Grant | Suspend | Refuse] = {}
-        for job_id in touched(view):
-            refusal = self._look_again(view, job_id)
-            if refusal is not None:
-                changes[job_id] = refusal
+        changes = refusals(view, self._look_again)
         free = self._free(view)
         while self._waiting:
             order, job_id = self._waiting.peekitem(0)

@@ -13,7 +13,7 @@ from harness.contracts.view import ClusterView, JobView
 from systems.schedulers.attained_service.gittins import ServiceHistory
 from systems.schedulers.common.gang import gang_slots, refuse_misfit
 from systems.schedulers.common.gang_plan import GangPlan
-from systems.schedulers.common.news import touched
+from systems.schedulers.common.news import refusals
 from systems.schedulers.common.waiting import Key, WaitingJobs
 
 TOLERANCE_S = 1e-6
@@ -90,14 +90,9 @@ class ServiceGroups:
 
     def follow(self, view: ClusterView) -> dict[str, Grant | Suspend | Refuse]:
         """Update all jobs from the news; return refusals of jobs that can never fit."""
-        refusals: dict[str, Grant | Suspend | Refuse] = {}
         if self._history is not None:
             self._learn(view, self._history)
-        for job_id in touched(view):
-            refusal = self._look_again(view, job_id)
-            if refusal is not None:
-                refusals[job_id] = refusal
-        return refusals
+        return refusals(view, self._look_again)
 
     def regroup(self, view: ClusterView) -> list[str]:
         """Make the group changes that are due; return the planned jobs that changed."""

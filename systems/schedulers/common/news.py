@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from harness.contracts.decision import Grant, Refuse, Suspend
 from harness.contracts.event import EventKind
 from harness.contracts.view import ClusterView
 
@@ -26,6 +29,24 @@ def touched(view: ClusterView) -> dict[str, None]:
     A job that has ended is no longer in ``view.jobs``.
     """
     return {event.job_id: None for event in view.news if event.kind in _TOUCHING}
+
+
+def refusals(
+    view: ClusterView, look_again: Callable[[ClusterView, str], Refuse | None]
+) -> dict[str, Grant | Suspend | Refuse]:
+    """Look again at each job that the news concern, and return those that are refused.
+
+    Args:
+        view: view with the news.
+        look_again: updates what a scheduler keeps of a job; returns why the job is refused, or
+            None.
+    """
+    found: dict[str, Grant | Suspend | Refuse] = {}
+    for job_id in touched(view):
+        refusal = look_again(view, job_id)
+        if refusal is not None:
+            found[job_id] = refusal
+    return found
 
 
 def arrived_by(view: ClusterView, time_s: float) -> bool:

@@ -12,7 +12,7 @@ from harness.contracts.decision import Decision, Grant, Refuse, Suspend
 from harness.contracts.scheduler import Knowledge, Requirement
 from harness.contracts.view import ClusterView, JobView
 from systems.schedulers.common.gang import least_slots, refuse_misfit
-from systems.schedulers.common.news import touched
+from systems.schedulers.common.news import refusals
 from systems.schedulers.common.rounds import Rounds
 from systems.schedulers.sia.assignment import Row, assign
 from systems.schedulers.sia.configurations import (
@@ -108,11 +108,7 @@ class Sia:
             self._counts = cluster_counts(view.cluster)
         # A round begins only once, even if several decisions are requested at that time.
         is_round = self._rounds.begins(view) and view.time_s > self._round_at_s
-        changes: dict[str, Grant | Suspend | Refuse] = {}
-        for job_id in touched(view):
-            refusal = self._look_again(view, job_id)
-            if refusal is not None:
-                changes[job_id] = refusal
+        changes = refusals(view, self._look_again)
         if not self._jobs:
             return Decision(changes)
         if is_round:
