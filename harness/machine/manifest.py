@@ -49,7 +49,12 @@ def environment(command: list[str]) -> dict[str, Any]:
 
 
 def git_state(root: Path) -> dict[str, Any]:
-    """Return the commit of the code and whether files differ from it; None outside a checkout."""
+    """Return the commit of the code and whether files differ from it; None outside a checkout.
+
+    An installed package may lie in a repository of the user, whose commit says nothing of the code.
+    """
+    if not (root / "pyproject.toml").is_file():
+        return {"git_commit": None, "git_dirty": None}
     commit = _git(root, "rev-parse", "HEAD")
     status = _git(root, "status", "--porcelain", "--untracked-files=normal")
     dirty = None if commit is None or status is None else bool(status)

@@ -236,7 +236,12 @@ def _fits(kind: type, values: Mapping[str, Any], place: str, problems: list[Prob
 
 
 def _node_problems(place: str, node: str) -> list[Problem | str]:
-    """Return a problem if the suite has no such test, for example because it was renamed."""
+    """Return a problem if the suite has no such test, for example because it was renamed.
+
+    An installed package has no suite, so there is nothing to look in.
+    """
+    if not (ROOT / "pyproject.toml").is_file():
+        return []
     file, _, function = node.partition("::")
     path = ROOT / file
     if path.is_file() and (not function or f"def {function}(" in path.read_text(encoding="utf-8")):

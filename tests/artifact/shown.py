@@ -6,6 +6,8 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.command_names import PROGRAM, commands
+
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [
     *(ROOT / name for name in ("README.md", "ARTIFACT.md", "CONTRIBUTING.md")),
@@ -21,7 +23,7 @@ class Shown:
     """A command."""
 
     program: str
-    """``make``, or the module after ``python -m``."""
+    """``make``, or the module after ``python -m``, also of a command of ``elastrace``."""
     words: tuple[str, ...]
     text: str
 
@@ -57,16 +59,28 @@ def unique(lines):
 def read(line):
     """The command in a line of code; None if there is none."""
     text = re.split(r"\s#\s|\s{2,}#", line.strip())[0].strip()
-    if not re.match(r"([A-Z_]+=\S+ )*(make|\S*python3?) ", text + " "):
+    if not re.match(r"([A-Z_]+=\S+ )*(make|elastrace|\S*python3?) ", text + " "):
         return None
     words = shlex.split(text)
     while re.match(r"[A-Z_]+=", words[0]):
         words.pop(0)
     if words[0] == "make":
         return Shown("make", tuple(words[1:]), text)
+    if words[0] == PROGRAM:
+        return read_program(words[1:], text)
     if _PYTHON.match(words[0]) and words[1:2] == ["-m"] and len(words) > 2:
         return Shown(words[2], tuple(words[3:]), text)
     return None
+
+
+def read_program(words, text):
+    """The module's form of a command of ``elastrace``; None for the bare name and its flags."""
+    if not words or words[0].startswith("-") or PLACEHOLDER.search(words[0]):
+        return None
+    command = commands().get(words[0])
+    if command is None:
+        return Shown(f"{PROGRAM}.{words[0]}", tuple(words[1:]), text)
+    return Shown(command.module, tuple(command.words(words[1:])), text)
 
 
 def make_targets():

@@ -51,9 +51,10 @@ def problems(shown, document=""):
         return harness_problems(words, document)
     text = "".join(path.read_text(encoding="utf-8") for path in sources)
     named = [word.partition("=")[0] for word in words if word.startswith("--")]
-    named += [word for word in words[:1] if re.fullmatch(r"[a-z][a-z-]+", word)]
+    if "add_subparsers" in text or "choices=" in text:
+        named += [word for word in words[:1] if re.fullmatch(r"[a-z][a-z-]+", word)]
     found = [f"no {name}" for name in named if f'"{name}"' not in text and name != "--help"]
-    return found + study_problems(words) + missing_paths(words)
+    return found + study_problems(words, document) + missing_paths(words)
 
 
 def sources_of(module):
@@ -67,11 +68,15 @@ def sources_of(module):
     return [file] if file.is_file() else []
 
 
-def study_problems(words):
+def study_problems(words, document):
+    """Studies that are neither shipped nor a file or a sweep of the reader's in the document."""
     names = [word.partition("=")[2] for word in words if word.startswith("study=")]
-    return [
-        f"no study {name}" for name in names if not is_file(name) and name not in options("study")
+    own = [
+        name
+        for name in names
+        if is_file(name) or f"{name}.yaml" in document or re.search(rf"\bsweep={name}\b", document)
     ]
+    return [f"no study {name}" for name in names if name not in [*own, *options("study")]]
 
 
 def missing_paths(words):
@@ -92,7 +97,7 @@ def harness_problems(words, document):
     if arguments.help_of:
         known = (*GROUPS, "study")
         return found + ([] if arguments.help_of in known else [f"no group {arguments.help_of}"])
-    found += study_problems(given)
+    found += study_problems(given, document)
     shipped = [word for word in arguments.words if not is_own(word, document)]
     understood = parse_overrides(shipped, sweeping=True)
     found += [str(problem) for problem in understood.problems]
@@ -119,7 +124,8 @@ def is_own(word, document):
     """A file of the reader's, an option whose file the document tells how to make, or an
     option of such a part."""
     group, _, option = word.partition("=")
-    return is_file(option) or f"configs/{group}/{option}.yaml" in document
+    pieces = option.split(",")
+    return any(map(is_file, pieces)) or f"configs/{group}/{option}.yaml" in document
 
 
 @functools.cache
@@ -156,6 +162,11 @@ def test_documents_show_commands_of_every_kind():
         ("python -m harness.trace lunt FILE", "no lunt"),
         ("python -m pytest tests/test_nothing.py", "no tests/test_nothing.py"),
         ("PIP_EXTRA_INDEX_URL=URL make enf", "no target enf"),
+        ("elastrace stduy main", "no module elastrace.stduy"),
+        ("elastrace study mian", "no study mian"),
+        ("elastrace sweep scheduler=fifo,fife", "unknown option 'fife'"),
+        ("elastrace trace lunt FILE", "no lunt"),
+        ("elastrace completion bsh", "no bsh"),
     ],
 )
 def test_a_wrong_command_is_noticed(line, problem):
