@@ -32,7 +32,6 @@ from systems.runtime.driver.job_protocol import (
     LOSING_WAIT_S,
     STARTING_WAIT_S,
     JobServices,
-    Timeouts,
 )
 from systems.runtime.driver.job_status import JobStatus
 from systems.runtime.wire.control_server import Channels, Connection
@@ -56,6 +55,7 @@ from systems.runtime.wire.messages import (
     StoreReady,
     Warned,
 )
+from systems.runtime.wire.options import RuntimeOptions
 from systems.runtime.wire.protocol import ControlError, Inbound, Message, kind_of
 from systems.runtime.wire.step_log import LineWriter
 
@@ -72,7 +72,7 @@ class JobGroup:
 
     def __init__(
         self,
-        timeouts: Timeouts,
+        options: RuntimeOptions,
         make: Make,
         order: TrainingOrder,
         services: JobServices,
@@ -82,8 +82,8 @@ class JobGroup:
         self.services = services
         self.status = JobStatus(order, services.report, serial)
         self.generation: Generation | None = None
-        self._timeouts = timeouts
-        self._beats = Beats(timeouts.hang_s, services.send)
+        self._options = options
+        self._beats = Beats(options.hang_timeout_s, services.send)
         self._accusations = LineWriter(order.job_dir / "accusations.jsonl")
         self._make = make
         self._ending: Ending | None = None
@@ -106,7 +106,7 @@ class JobGroup:
         if self.status.phase is not Phase.RUNNING:
             return  # it is ending already, and that end, whatever it is, overtakes the change
         self.status.phase = Phase.STOPPING
-        self._deadline = time.monotonic() + self._timeouts.stop_s
+        self._deadline = time.monotonic() + self._options.stop_timeout_s
         self.generation.tell(Stop())
 
     def stop(self, change: Change) -> None:
@@ -230,7 +230,7 @@ class JobGroup:
     def _start_generation(self, change: Change) -> None:
         self.status.phase = Phase.STARTING
         self._ending = None
-        self._deadline = time.monotonic() + self._timeouts.start_s
+        self._deadline = time.monotonic() + self._options.start_timeout_s
         self.status.serial += 1
         self.status.go_back()
         self.generation = generation = self._make(self, change)
@@ -298,7 +298,7 @@ class JobGroup:
             self._deadline = None
             self.generation.kill()
         else:
-            self._deadline = time.monotonic() + min(EXIT_TIMEOUT_S, self._timeouts.stop_s)
+            self._deadline = time.monotonic() + min(EXIT_TIMEOUT_S, self._options.stop_timeout_s)
 
     def _gone(self, generation: Generation) -> None:
         """Act on the ``Ending`` once every process has ended."""

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
-from harness.cluster import Cluster, Slot
+from harness.cluster import Cluster
 from harness.contracts.change import Change
-from harness.contracts.process import ProcessSpec, Warmth
 from systems.restart.generation import Generation
 from systems.restart.job import JobGroup
 from systems.restart.order import WorkerOrder
-from systems.runtime.driver.job_protocol import MakeJob, Timeouts
-from systems.runtime.driver.launch import mark_path, shared_order, slot_environment
-from systems.runtime.wire.control import TOKEN_VARIABLE
-from systems.runtime.wire.kernels import Kernels, kernels_on
+from systems.runtime.driver.job_protocol import MakeJob
+from systems.runtime.driver.launch import mark_path, process_spec, shared_order
+from systems.runtime.wire.kernels import kernels_on
 from systems.runtime.wire.options import RuntimeOptions
 from systems.runtime.wire.virtual_plan import split_evenly, split_slots
 
@@ -31,19 +28,22 @@ def grouped_jobs(options: RuntimeOptions, cluster: Cluster) -> MakeJob:
         orders = worker_orders(job, change, cluster, options, num_slots)
         specs = [
             process_spec(
-                order,
+                job.order,
+                job.services,
+                cluster,
                 cluster.slots[slot],
                 kernels_on(cluster.slots[slot], cluster, common=options.common_kernels),
-                token=job.services.token,
-                control=job.services.server.address,
+                label=f"{order.generation}.{order.rank}",
+                entry=WORKER_ENTRY,
+                arguments=(str(order.generation), str(order.rank)),
+                log=f"worker-{order.generation:04d}-{order.rank:03d}",
                 warmth=options.warmth,
             )
             for order, slot in zip(orders, change.slots, strict=True)
         ]
         return Generation(orders, specs, job.services)
 
-    timeouts = Timeouts(options.start_timeout_s, options.stop_timeout_s, options.hang_timeout_s)
-    return partial(JobGroup, timeouts, make_generation)
+    return partial(JobGroup, options, make_generation)
 
 
 def by_executor(change: Change, options: RuntimeOptions) -> Change:
@@ -90,37 +90,7 @@ def worker_orders(
             reduction=options.reduction,
             logical_workers=change.job.num_logical_workers if options.virtual else 0,
             virtual_workers=change.virtual_workers or (),
-            mark=mark_path(order, process_name(order.job_id, job.status.serial, rank)),
+            mark=mark_path(order, f"{job.status.serial}.{rank}"),
         )
         for rank, slot in enumerate(slots)
     ]
-
-
-def process_name(job_id: str, generation: int, rank: int) -> str:
-    """Return the name of a worker's process."""
-    return f"{job_id}.{generation}.{rank}"
-
-
-def process_spec(
-    order: WorkerOrder,
-    slot: Slot,
-    kernels: Kernels,
-    *,
-    token: str,
-    control: tuple[str, int],
-    warmth: Warmth,
-) -> ProcessSpec:
-    """Return the specification of a worker's process on its slot."""
-    address, port = control
-    return ProcessSpec(
-        name=process_name(order.job_id, order.generation, order.rank),
-        entry=WORKER_ENTRY,
-        argv=(address, str(port), order.job_id, str(order.generation), str(order.rank)),
-        env=slot_environment(slot, order.address, kernels),
-        own_env={TOKEN_VARIABLE: token},
-        host=order.address,
-        cores=slot.cores,
-        log_path=Path(order.job_dir) / f"worker-{order.generation:04d}-{order.rank:03d}.log",
-        warmth=warmth,
-        slot=slot.slot_id,
-    )

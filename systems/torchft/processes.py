@@ -9,9 +9,8 @@ from harness.contracts.process import ProcessSpec
 from harness.contracts.training_order import TrainingOrder
 from systems.runtime.driver.job_protocol import JobServices
 from systems.runtime.driver.job_status import Saved
-from systems.runtime.driver.launch import mark_path, shared_order, slot_environment
-from systems.runtime.wire.control import TOKEN_VARIABLE
-from systems.runtime.wire.kernels import Kernels, kernels_of
+from systems.runtime.driver.launch import mark_path, process_spec, shared_order
+from systems.runtime.wire.kernels import kernels_of
 from systems.torchft.options import TorchftOptions
 from systems.torchft.order import LighthouseOrder, ReplicaOrder
 
@@ -30,19 +29,20 @@ def lighthouse_spec(
     slot: Slot,
 ) -> ProcessSpec:
     """Return the specification of the lighthouse, on the host of the job's first slot."""
-    address, port = services.server.address
-    host = cluster.hosts[slot.host].address
-    return ProcessSpec(
-        name=f"{order.job_id}.store.{run}",  # by this name the harness knows it for no worker
+    spec = process_spec(
+        order,
+        services,
+        cluster,
+        slot,
+        replace(kernels_of(slot), num_threads=1),
+        label=f"store.{run}",  # by this name the harness knows it for no worker
         entry=LIGHTHOUSE_ENTRY,
-        argv=(address, str(port), order.job_id, str(run)),
-        env=_environment(slot, host, replace(kernels_of(slot), num_threads=1)),
-        own_env={TOKEN_VARIABLE: services.token},
-        host=host,
-        cores=(),
-        log_path=order.job_dir.absolute() / f"lighthouse-{run:04d}.log",
+        arguments=(str(run),),
+        log=f"lighthouse-{run:04d}",
         warmth=options.runtime.warmth,
+        serves_only=True,
     )
+    return replace(spec, env={**spec.env, **_QUIET})
 
 
 def lighthouse_order(options: TorchftOptions, cluster: Cluster, slot: Slot) -> LighthouseOrder:
@@ -56,11 +56,6 @@ def lighthouse_order(options: TorchftOptions, cluster: Cluster, slot: Slot) -> L
     )
 
 
-def process_name(order: TrainingOrder, run: int, number: int) -> str:
-    """Return the name of a replica's process."""
-    return f"{order.job_id}.{run}.{number}"
-
-
 def replica_spec(
     order: TrainingOrder,
     services: JobServices,
@@ -71,20 +66,19 @@ def replica_spec(
     slot: Slot,
 ) -> ProcessSpec:
     """Return the specification of a replica on its slot."""
-    address, port = services.server.address
-    host = cluster.hosts[slot.host].address
-    return ProcessSpec(
-        name=process_name(order, run, number),
+    spec = process_spec(
+        order,
+        services,
+        cluster,
+        slot,
+        kernels_of(slot),
+        label=f"{run}.{number}",
         entry=REPLICA_ENTRY,
-        argv=(address, str(port), order.job_id, str(run), str(number)),
-        env=_environment(slot, host, kernels_of(slot)),
-        own_env={TOKEN_VARIABLE: services.token},
-        host=host,
-        cores=slot.cores,
-        log_path=order.job_dir.absolute() / f"worker-{run:04d}-{number:03d}.log",
+        arguments=(str(run), str(number)),
+        log=f"worker-{run:04d}-{number:03d}",
         warmth=options.runtime.warmth,
-        slot=slot.slot_id,
     )
+    return replace(spec, env={**spec.env, **_QUIET})
 
 
 def replica_order(
@@ -114,7 +108,7 @@ def replica_order(
         quorum_timeout_s=options.quorum_timeout_s,
         min_replicas=options.min_replicas,
         drop_failed_group=options.drop_failed_group,
-        mark=mark_path(order, process_name(order, run, number)),
+        mark=mark_path(order, f"{run}.{number}"),
     )
 
 
@@ -122,7 +116,3 @@ def last_generation(order: TrainingOrder) -> int:
     """Return the largest generation in the job's logs; 0 if there is none."""
     names = (path.stem for path in order.job_dir.glob("samples-*.jsonl"))
     return max((int(name.split("-")[1]) for name in names), default=0)
-
-
-def _environment(slot: Slot, host: str, kernels: Kernels) -> dict[str, str]:
-    return {**slot_environment(slot, host, kernels), **_QUIET}

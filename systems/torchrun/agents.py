@@ -82,7 +82,7 @@ class Agents:
         self._endpoint = ""
         slot = self._cluster.slots[slot_id]
         self._store_host = self._cluster.hosts[slot.host].address
-        spec = store_spec(self._order, self._services, number, slot, self._store_host)
+        spec = store_spec(self._order, self._services, self._cluster, number, slot)
         self._store = self._services.launch(spec)
 
     def start(self, count: Callable[[], int], slots: Iterable[int]) -> None:
@@ -94,8 +94,7 @@ class Agents:
         for slot_id in slots:
             if slot_id not in held:
                 number, slot = count(), self._cluster.slots[slot_id]
-                host = self._cluster.hosts[slot.host].address
-                spec = agent_spec(self._order, self._services, number, slot, host)
+                spec = agent_spec(self._order, self._services, self._cluster, number, slot)
                 self.by_number[number] = Agent(number, slot, self._services.launch(spec))
 
     def greeted(self, connection: Connection, greeting: StoreGreeting | AgentGreeting) -> bool:

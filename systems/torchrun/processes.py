@@ -9,8 +9,7 @@ from harness.contracts.process import ProcessSpec
 from harness.contracts.training_order import TrainingOrder
 from systems.restart.order import WorkerOrder
 from systems.runtime.driver.job_protocol import JobServices
-from systems.runtime.driver.launch import shared_order, slot_environment
-from systems.runtime.wire.control import TOKEN_VARIABLE
+from systems.runtime.driver.launch import process_spec, shared_order
 from systems.runtime.wire.kernels import kernels_of
 from systems.torchrun.membership import Round
 from systems.torchrun.options import TorchrunOptions
@@ -21,37 +20,37 @@ AGENT_ENTRY = "systems.torchrun.agent:main"
 
 
 def store_spec(
-    order: TrainingOrder, services: JobServices, serial: int, slot: Slot, host: str
+    order: TrainingOrder, services: JobServices, cluster: Cluster, serial: int, slot: Slot
 ) -> ProcessSpec:
     """Return the specification of the rendezvous' store, on the host of the job's first slot."""
-    address, port = services.server.address
-    return ProcessSpec(
-        name=f"{order.job_id}.store.{serial}",
+    return process_spec(
+        order,
+        services,
+        cluster,
+        slot,
+        replace(kernels_of(slot), num_threads=1),
+        label=f"store.{serial}",
         entry=STORE_ENTRY,
-        argv=(address, str(port), order.job_id, "store"),
-        env=slot_environment(slot, host, replace(kernels_of(slot), num_threads=1)),
-        own_env={TOKEN_VARIABLE: services.token},
-        host=host,
-        cores=(),
-        log_path=order.job_dir.absolute() / f"store-{serial:04d}.log",
+        arguments=("store",),
+        log=f"store-{serial:04d}",
+        serves_only=True,
     )
 
 
 def agent_spec(
-    order: TrainingOrder, services: JobServices, number: int, slot: Slot, host: str
+    order: TrainingOrder, services: JobServices, cluster: Cluster, number: int, slot: Slot
 ) -> ProcessSpec:
     """Return the specification of an agent; its worker inherits its cores, environment and log."""
-    address, port = services.server.address
-    return ProcessSpec(
-        name=f"{order.job_id}.agent.{number}",
+    return process_spec(
+        order,
+        services,
+        cluster,
+        slot,
+        kernels_of(slot),
+        label=f"agent.{number}",
         entry=AGENT_ENTRY,
-        argv=(address, str(port), order.job_id, str(number)),
-        env=slot_environment(slot, host, kernels_of(slot)),
-        own_env={TOKEN_VARIABLE: services.token},
-        host=host,
-        cores=slot.cores,
-        log_path=order.job_dir.absolute() / f"agent-{number:04d}.log",
-        slot=slot.slot_id,
+        arguments=(str(number),),
+        log=f"agent-{number:04d}",
     )
 
 

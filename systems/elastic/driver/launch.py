@@ -13,8 +13,7 @@ from systems.elastic.election.etcd_keystore import KEYS
 from systems.elastic.wire.options import ElasticOptions
 from systems.elastic.wire.order import ElasticOrder
 from systems.runtime.driver.job_protocol import JobServices
-from systems.runtime.driver.launch import mark_path, shared_order, slot_environment
-from systems.runtime.wire.control import TOKEN_VARIABLE
+from systems.runtime.driver.launch import mark_path, process_spec, shared_order
 from systems.runtime.wire.kernels import Kernels, kernels_on
 from systems.runtime.wire.messages import StoreOrder
 
@@ -93,7 +92,7 @@ class ElasticProcesses:
             straggler_window=options.straggler_window,
             stops_first=options.stops_first,
             num_workers=len(standing.slots),
-            mark=mark_path(self.order, self.name_of(worker)),
+            mark=mark_path(self.order, worker),
             etcd_endpoints=options.etcd_endpoints if options.store == "etcd" else (),
             etcd_prefix=self._etcd_prefix(standing.life),
         )
@@ -101,8 +100,17 @@ class ElasticProcesses:
     def worker_spec(self, worker: str, slot: int) -> ProcessSpec:
         """Return the specification by which a worker's process is started on its slot."""
         place = self.cluster.slots[slot]
-        return self._spec(
-            WORKER_ENTRY, worker, worker, place, place.cores, self.options.runtime.warmth, slot
+        return process_spec(
+            self.order,
+            self.services,
+            self.cluster,
+            place,
+            self._kernels(place),
+            label=worker,
+            entry=WORKER_ENTRY,
+            arguments=(worker,),
+            log=worker,
+            warmth=self.options.runtime.warmth,
         )
 
     def store_spec(self, number: int, slots: Sequence[int]) -> ProcessSpec:
@@ -111,36 +119,24 @@ class ElasticProcesses:
         if warmth.is_kept:  # spares are for workers, which are started more often
             warmth = Warmth.PREIMPORTED
         place = self.cluster.slots[slots[0]]
-        return self._spec(STORE_ENTRY, STORE, f"{STORE}{number}", place, (), warmth)
+        label = f"{STORE}{number}"
+        return process_spec(
+            self.order,
+            self.services,
+            self.cluster,
+            place,
+            self._kernels(place),
+            label=label,
+            entry=STORE_ENTRY,
+            arguments=(STORE,),
+            log=label,
+            warmth=warmth,
+            serves_only=True,
+        )
 
     def store_order(self, slots: Sequence[int]) -> StoreOrder:
         """Return the order of the store process, on the host of the first of these slots."""
-        return StoreOrder(address=self._address(self.cluster.slots[slots[0]]))
-
-    def _spec(
-        self,
-        entry: str,
-        name: str,
-        label: str,
-        place: Slot,
-        cores: tuple[int, ...],
-        warmth: Warmth,
-        slot: int | None = None,
-    ) -> ProcessSpec:
-        address, port = self.services.server.address
-        job_id = self.order.job_id
-        return ProcessSpec(
-            name=self.name_of(label),
-            entry=entry,
-            argv=(address, str(port), job_id, name),
-            env=slot_environment(place, self._address(place), self._kernels(place)),
-            own_env={TOKEN_VARIABLE: self.services.token},
-            host=self._address(place),
-            cores=cores,
-            log_path=self.order.job_dir.absolute() / f"{label}.log",
-            warmth=warmth,
-            slot=slot,
-        )
+        return StoreOrder(address=self.cluster.hosts[self.cluster.slots[slots[0]].host].address)
 
     def _kernels(self, place: Slot) -> Kernels:
         return kernels_on(place, self.cluster, common=self.options.runtime.common_kernels)
@@ -149,6 +145,3 @@ class ElasticProcesses:
         """Return an etcd key prefix that is unique to this run, job and start or resume."""
         start = hashlib.sha256(self.services.token.encode()).hexdigest()[:16]
         return f"{KEYS}{self.order.job_id}/{start}/{life}/"
-
-    def _address(self, place: Slot) -> str:
-        return self.cluster.hosts[place.host].address

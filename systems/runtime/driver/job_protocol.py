@@ -123,12 +123,3 @@ class DrivenJob(Protocol):
 MakeJob: TypeAlias = Callable[[TrainingOrder, JobServices, int], DrivenJob]
 """Makes the state machine of a job. The last argument is where the job's numbers begin, see
 ``JobStatus.serial``."""
-
-
-@dataclass(frozen=True, slots=True)
-class Timeouts:
-    """Time limits in seconds: for a start, for a stop, and for a worker's silence."""
-
-    start_s: float
-    stop_s: float
-    hang_s: float

@@ -5,18 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 from harness.cluster import Cluster, Slot, is_cpu
+from harness.contracts.process import ProcessSpec, Warmth
 from harness.contracts.training_order import TrainingOrder
 from harness.files.safe_names import file_name
 from harness.machine.network import interface_of
+from systems.runtime.driver.job_protocol import JobServices
+from systems.runtime.wire.control import TOKEN_VARIABLE
 from systems.runtime.wire.kernels import Kernels, kernels_on
 from systems.runtime.wire.options import RuntimeOptions
 from systems.runtime.wire.protocol import JsonObject
 
 
-def mark_path(order: TrainingOrder, name: str) -> str | None:
-    """Return the path of the mark of the worker with this process name; None if it keeps no
+def mark_path(order: TrainingOrder, label: str) -> str | None:
+    """Return the path of the mark of the worker whose process has this label; None if it keeps no
     mark."""
-    return None if order.marks is None else str(order.marks.absolute() / file_name(name))
+    if order.marks is None:
+        return None
+    return str(order.marks.absolute() / file_name(f"{order.job_id}.{label}"))
 
 
 def slot_environment(slot: Slot, address: str, kernels: Kernels) -> dict[str, str]:
@@ -46,6 +51,51 @@ def slot_environment(slot: Slot, address: str, kernels: Kernels) -> dict[str, st
     if not is_cpu(slot.device_type):
         env["CUDA_VISIBLE_DEVICES"] = str(slot.device)
     return env
+
+
+def process_spec(
+    order: TrainingOrder,
+    services: JobServices,
+    cluster: Cluster,
+    slot: Slot,
+    kernels: Kernels,
+    *,
+    label: str,
+    entry: str,
+    arguments: tuple[str, ...],
+    log: str,
+    warmth: Warmth = Warmth.COLD,
+    serves_only: bool = False,
+) -> ProcessSpec:
+    """Return the specification of a job's process, which connects to the driver.
+
+    Args:
+        order: order of the job.
+        services: token and address of the driver.
+        cluster: cluster of the slot.
+        slot: slot of the process, or one on the host of a process that only serves.
+        kernels: kernels that the process may use.
+        label: name of the process within its job.
+        entry: function of the process; its first arguments are ``ADDRESS PORT JOB_ID``.
+        arguments: further arguments.
+        log: name of its log, without the ending.
+        warmth: way in which the process starts.
+        serves_only: true if it is no worker and has no cores of its own.
+    """
+    address, port = services.server.address
+    host = cluster.hosts[slot.host].address
+    return ProcessSpec(
+        name=f"{order.job_id}.{label}",
+        entry=entry,
+        argv=(address, str(port), order.job_id, *arguments),
+        env=slot_environment(slot, host, kernels),
+        own_env={TOKEN_VARIABLE: services.token},
+        host=host,
+        cores=() if serves_only else slot.cores,
+        log_path=order.job_dir.absolute() / f"{log}.log",
+        warmth=warmth,
+        slot=None if serves_only else slot.slot_id,
+    )
 
 
 def shared_order(
