@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import resource
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from harness.results.store import RunStore, StoredRun
 from harness.run.live_facts import live_facts
 from harness.run.manifest_entries import describe_scheduler, describe_trace
 from harness.run.plan import RunPlan
-from harness.tracking.mirror import LockedError, TrackingError, mirror
+from harness.tracking.mirror import LockedError, TrackingError, describe, mirror
 
 FIXED_SIZE = "fixed_size"
 """Folder next to the runs for the references of their jobs (``engine.check_reference``)."""
@@ -103,19 +103,32 @@ def _warn(line: str) -> None:
     print(line, file=sys.stderr)
 
 
-def mirror_run(run: StoredRun, tracking: Mapping[str, Any]) -> bool:
+def mirror_run(run: StoredRun, tracking: Mapping[str, Any], name: str = "") -> bool:
     """Copy a stored run to MLflow; if that fails, print on stderr how to do it later.
+
+    Args:
+        run: the run.
+        tracking: tracking configuration.
+        name: its name in lists; "": the run is named alone.
 
     Returns:
         False if another process has locked the MLflow store: the next run would wait for the lock
         too.
     """
     try:
-        mirror(run, tracking)
+        mirror(run, tracking, name)
     except TrackingError as error:
         print(f"warning: {error}", file=sys.stderr)
         return not isinstance(error, LockedError)
     return True
+
+
+def describe_runs(runs: Sequence[StoredRun], tracking: Mapping[str, Any]) -> None:
+    """Write a sweep's answer into MLflow; if that fails, print on stderr how to do it later."""
+    try:
+        describe(runs, tracking)
+    except TrackingError as error:
+        print(f"warning: {error}", file=sys.stderr)
 
 
 def _peak_memory_bytes() -> float:

@@ -29,11 +29,12 @@ from harness.machine.interrupts import Interrupted, interruptible
 from harness.machine.terminal import console, seconds
 from harness.results.store import RunStore, StoredRun
 from harness.run.estimate import estimate_wall_s
-from harness.run.execute import config_yaml, mirror_run, print_warnings
+from harness.run.execute import config_yaml, describe_runs, mirror_run, print_warnings
 from harness.run.plan import Library, RunPlan, plan
 from harness.sweep.point_claims import LOOK_S, Claim, Claims, Refusal
 from harness.sweep.progress import SweepProgress
 from harness.sweep.summary import executed_line, fixed_size_lines, metrics_table
+from harness.tracking.rows import display_names
 
 GRACE_S = 20.0
 """Seconds that points get to close their workers after Ctrl-C or SIGTERM."""
@@ -335,12 +336,22 @@ def mirror_all(entries: Sequence[Entry]) -> None:
     points. A store that another process has locked is waited for once, not for every point.
     """
     locked: list[Mapping[str, Any]] = []
+    names = display_names([entry.stored for entry in entries if entry.stored])
+    of_store: list[tuple[Mapping[str, Any], list[StoredRun]]] = []
     for entry in entries:
         tracking = entry.planned.config.tracking
         if entry.stored is None or tracking in locked:
             continue
-        if not mirror_run(entry.stored, tracking):
+        if not mirror_run(entry.stored, tracking, names[entry.stored.run_id]):
             locked.append(tracking)
+        own = next((runs for config, runs in of_store if config == tracking), None)
+        if own is None:
+            of_store.append((tracking, [entry.stored]))
+        else:
+            own.append(entry.stored)
+    for tracking, runs in of_store:
+        if tracking not in locked:
+            describe_runs(runs, tracking)
 
 
 def has_room(entry: Entry, running: Sequence[Entry], width: int) -> bool:

@@ -15,7 +15,15 @@ from harness.command_names import is_program, spelt
 from harness.machine.command_parser import CommandParser
 from harness.machine.interrupts import run_command
 from harness.results.store import RESULT_DIRS
-from harness.tracking.mirror import Target, TrackingError, attach_report, prepare, refill, target
+from harness.tracking.mirror import (
+    COLUMNS,
+    Target,
+    TrackingError,
+    attach_report,
+    prepare,
+    refill,
+    target,
+)
 
 END_TIMEOUT_S = 10.0
 
@@ -48,8 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     config = {key: getattr(chosen, key) for key in ("uri", "artifacts", "experiment")}
     try:
         if chosen.action == "ui":
-            prepare(config)
-            return open_ui(target(config), chosen.port)
+            return open_ui(target(config), chosen.port, prepare(config))
         mirrored, present, unreadable = refill(chosen.results, config)
         print(f"MLflow: {mirrored} runs added, {present} were in MLflow already")
         for text in unreadable:
@@ -63,8 +70,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 2 if unreadable else 0
 
 
-def open_ui(where: Target, port: int) -> int:
-    """Serve MLflow on the loopback address until Ctrl-C or SIGTERM; return its exit code."""
+def open_ui(where: Target, port: int, experiment: str) -> int:
+    """Serve MLflow on the loopback address until Ctrl-C or SIGTERM; return its exit code.
+
+    Args:
+        where: the store.
+        port: port on the loopback address.
+        experiment: id of the experiment that the printed address opens.
+    """
     words = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port)]
     words += ["--workers", "1", "--backend-store-uri", where.uri]
     words += ["--default-artifact-root", where.artifacts]
@@ -73,7 +86,10 @@ def open_ui(where: Target, port: int) -> int:
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
         "MLFLOW_DISABLE_TELEMETRY": "true",
     }
-    print(f"MLflow: http://127.0.0.1:{port} (Ctrl-C ends it)", flush=True)
+    address = f"http://127.0.0.1:{port}"
+    view = f"workflowType=machine_learning&viewStateShareKey={COLUMNS}"
+    page = f"{address}/#/experiments/{experiment}/runs?{view}"
+    print(f"MLflow: {address} (Ctrl-C ends it)\nRuns:   {page}", flush=True)
     server = subprocess.Popen(words, env=environment, start_new_session=True)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:

@@ -20,7 +20,7 @@ import re
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,11 +32,14 @@ from harness.files.bounded_file import parse_json, read_text
 from harness.results.store import RESULT_DIRS, StoredRun, StoreError, load_run, run_paths
 from harness.results.tables import TableError
 from harness.tracking.rows import (
+    NOTE_LENGTH,
     MetricPoint,
+    answers,
     began_ms,
     contents_digest,
     curves,
-    display_name,
+    display_names,
+    last_values,
     parameters,
     tags,
 )
@@ -54,6 +57,20 @@ _SILENT_S = 2.0
 """Seconds of waiting before a line reports it."""
 _DIGEST_LENGTH = 36
 _CONTENTS = "elastrace.contents"
+_ANSWER = "elastrace.answer."
+"""Beginning of the experiment's tags that hold the answers of its sweeps."""
+COLUMNS = "elastrace"
+"""Key of the experiment's stored view, in which the table of runs has useful columns."""
+_NAME, _NOTE = "mlflow.runName", "mlflow.note.content"
+_SHOWN = (
+    *("params.`scheduler`", "params.`backend`", "params.`trace`", "params.`engine`"),
+    *("metrics.`jct_mean_s`", "metrics.`queueing_mean_s`"),
+    *("metrics.`deadline_satisfactory_ratio`", "metrics.`slot_utilization_mean`"),
+    *("metrics.`rescales`", "metrics.`stopping_time_scale_out_mean_s`"),
+    *("metrics.`samples_lost_per_rescale_mean`", "metrics.`executed_share`"),
+    *("metrics.`last_loss_mean`", "metrics.`last_accuracy_mean`", "attributes.`Duration`"),
+)
+"""Columns of the stored view, as MLflow names them."""
 
 
 class TrackingError(UserError):
@@ -98,22 +115,30 @@ def target(config: Mapping[str, Any]) -> Target:
     return Target(**config)
 
 
-def prepare(config: Mapping[str, Any]) -> None:
-    """Create store and experiment once; call this before several processes mirror.
+def prepare(config: Mapping[str, Any]) -> str:
+    """Create store and experiment once, and return the experiment's id; "" if tracking is off.
+
+    Call this before several processes mirror.
 
     Raises:
         TrackingError: MLflow cannot be reached or used.
     """
     where = target(config)
-    if where.enabled:
-        with _errors(where):
-            _open(where)
+    if not where.enabled:
+        return ""
+    with _errors(where):
+        return _open(where)[1]
 
 
-def mirror(run: StoredRun, config: Mapping[str, Any]) -> bool:
+def mirror(run: StoredRun, config: Mapping[str, Any], name: str = "") -> bool:
     """Mirror a finished run; return False if an equal copy is there already or tracking is off.
 
     A run with the same id but other contents is replaced.
+
+    Args:
+        run: the run.
+        config: tracking configuration.
+        name: name in lists, from ``display_names`` of its sweep; else the run is named alone.
 
     Raises:
         LockedError: another process had the store's lock for ``LOCK_WAIT_S``. The run is safe in
@@ -125,7 +150,23 @@ def mirror(run: StoredRun, config: Mapping[str, Any]) -> bool:
         return False
     with _errors(where, [run.path.parent]):
         client, experiment = _open(where)
-        return _mirror(where, client, experiment, run)
+        return _mirror(where, client, experiment, run, name or display_names([run])[run.run_id])
+
+
+def describe(runs: Sequence[StoredRun], config: Mapping[str, Any]) -> None:
+    """Write the answers of the runs' sweeps into the description of the experiment.
+
+    Raises:
+        LockedError: as for ``mirror``.
+        TrackingError: MLflow failed.
+    """
+    where = target(config)
+    if not where.enabled:
+        return
+    with _errors(where):
+        client, experiment = _open(where)
+        with _locked(where):
+            _describe(client, experiment, runs)
 
 
 def attach_report(figures: Path, config: Mapping[str, Any]) -> int:
@@ -195,6 +236,7 @@ def refill(directories: Iterable[Path], config: Mapping[str, Any]) -> tuple[int,
     where = target(config)
     mirrored, present, unreadable = 0, 0, []
     directories = list(directories)
+    stored: list[StoredRun] = []
     paths: dict[str, Path] = {}
     for path in (path for directory in directories for path in run_paths(directory)):
         paths.setdefault(path.name, path)
@@ -202,12 +244,21 @@ def refill(directories: Iterable[Path], config: Mapping[str, Any]) -> tuple[int,
         client, experiment = _open(where)
         for path in paths.values():
             try:
-                if _mirror(where, client, experiment, load_run(path)):
+                stored.append(load_run(path))
+            except StoreError as error:
+                unreadable.append(str(error))
+        names = display_names(stored)
+        for run in stored:
+            try:
+                # A copy, whose tables are dropped with it.
+                if _mirror(where, client, experiment, replace(run), names[run.run_id]):
                     mirrored += 1
                 else:
                     present += 1
             except (StoreError, TableError) as error:
                 unreadable.append(str(error))
+        with _locked(where):
+            _describe(client, experiment, stored)
     return mirrored, present, unreadable
 
 
@@ -227,16 +278,19 @@ def mirrored_metrics(config: Mapping[str, Any]) -> dict[str, dict[str, float]]:
         }
 
 
-def _mirror(where: Target, client: MlflowClient, experiment: str, run: StoredRun) -> bool:
+def _mirror(
+    where: Target, client: MlflowClient, experiment: str, run: StoredRun, name: str
+) -> bool:
     digest = contents_digest(run)
     # Without the lock, a second sweep with this run would treat an unfinished copy as an old one.
     with _locked(where):
         for found in _search(client, experiment, f"tags.run_id = '{run.run_id}'"):
             if found.data.tags.get(_CONTENTS) == digest:
+                if found.data.tags.get(_NAME) != name:  # other runs of its sweep came since
+                    client.set_tag(found.info.run_id, _NAME, name)
                 return False
             client.delete_run(found.info.run_id)
         start_ms = began_ms(run)
-        name = display_name(run)
         made = client.create_run(experiment, start_time=start_ms, tags=tags(run), run_name=name)
         run_id = made.info.run_id
         _log(client, run_id, run)
@@ -252,13 +306,29 @@ def _log(client: MlflowClient, run_id: str, run: StoredRun) -> None:
     for params in _batches(list(parameters(run).items()), BATCH // 10):
         client.log_batch(run_id, params=[Param(*pair) for pair in params])
     start_ms = began_ms(run)
-    points = [MetricPoint(name, value, start_ms, 0) for name, value in run.metrics.items()]
+    numbers = {**run.metrics, **last_values(run)}
+    points = [MetricPoint(name, value, start_ms, 0) for name, value in numbers.items()]
     for batch in _batches([*points, *curves(run)], BATCH):
         client.log_batch(run_id, metrics=[Metric(*point) for point in batch])
     if run.manifest.get("trace"):
         client.log_inputs(run_id, [_trace_input(run.manifest["trace"])])
     for file in run.files():
         client.log_artifact(run_id, str(file), "run")
+
+
+def _describe(client: MlflowClient, experiment: str, runs: Sequence[StoredRun]) -> None:
+    """Keep the answer of each sweep as a tag, and all of them, newest first, as the description."""
+    held = dict(client.get_experiment(experiment).tags)
+    for label, (at_ms, text) in answers(runs).items():
+        value = json.dumps([at_ms, text[: NOTE_LENGTH - 100]])
+        key = f"{_ANSWER}{re.sub(r'[^-._a-zA-Z0-9 ]', '_', label)[:200]}"
+        if held.get(key) != value:
+            client.set_experiment_tag(experiment, key, value)
+            held[key] = value
+    found = sorted((json.loads(v) for k, v in held.items() if k.startswith(_ANSWER)), reverse=True)
+    note = "\n\n".join(text for _, text in found)[:NOTE_LENGTH]
+    if note and held.get(_NOTE) != note:
+        client.set_experiment_tag(experiment, _NOTE, note)
 
 
 def _trace_input(trace: Mapping[str, Any]) -> DatasetInput:
@@ -301,15 +371,23 @@ def _open(where: Target) -> tuple[MlflowClient, str]:
 
 
 def _experiment(client: MlflowClient, name: str, artifacts: str | None) -> str:
+    # The table of runs, not the one of language models, and its columns.
+    wanted = {
+        "mlflow.experimentKind": "custom_model_development",
+        f"mlflow.sharedViewState.{COLUMNS}": json.dumps({"selectedColumns": _SHOWN}),
+    }
     found = client.get_experiment_by_name(name)
     if found is None:
-        return str(client.create_experiment(name, artifacts))
+        return str(client.create_experiment(name, artifacts, wanted))
     if artifacts is not None and found.artifact_location.rstrip("/") != artifacts:
         raise TrackingError(
             f"experiment {name!r} keeps its files in {found.artifact_location}, not in"
             f" {artifacts}: the store was moved. Remove its folder, then fill it again:"
             f" {spelt('harness.tracking', 'fill')}"
         )
+    for key, value in wanted.items():
+        if found.tags.get(key) != value:
+            client.set_experiment_tag(found.experiment_id, key, value)
     return str(found.experiment_id)
 
 

@@ -5,27 +5,33 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
 from operator import attrgetter
+from statistics import fmean
 from typing import Any, NamedTuple
 
+from harness.answer.answer import answer
+from harness.answer.block import unmarked
+from harness.answer.factors import Subject, subjects
 from harness.comparison import assumptions
 from harness.comparison.inputs import inputs_digest
 from harness.configuration.benchmark_version import KEY, version_of
-from harness.machine.plain_output import plain
+from harness.files.gz_text import text_path
 from harness.results import verification_levels as levels
-from harness.results.store import StoredRun
+from harness.results.archive import shown
+from harness.results.store import CONFIG, StoredRun
 from harness.results.tables import TableError
 
+NOTE_LENGTH = 5000
+"""Longest description of a run or of an experiment, characters."""
 PARAM_LENGTH = 500
 """Longest value of a parameter, characters."""
 CURVE_POINTS = 1000
 """Largest number of points of a curve; longer curves are thinned evenly. The records keep every
 step."""
-_MARKS = re.compile(r"[\\`*\[\]!|~#]")
-"""Characters that Markdown interprets in the middle of a line; ``_`` is literal within a word."""
 _BAD_NAME = re.compile(r"[^\w\-./ ]")
 
 
@@ -51,15 +57,89 @@ def parameters(run: StoredRun) -> dict[str, str]:
     return {_name(key): text[:PARAM_LENGTH] for key, text in (named | settings).items()}
 
 
-def display_name(run: StoredRun) -> str:
-    """Return the name of the run in lists: its label, or scheduler with its level, backend and
-    engine. A short id follows."""
+def display_names(runs: Sequence[StoredRun]) -> dict[str, str]:
+    """Return the names of runs in lists, by run id: what tells the runs of one sweep apart.
+
+    A run's own name comes first, if it has one. A run without others is named by its scheduler,
+    backend, trace, engine and seed.
+    """
+    by_sweep: dict[str, list[StoredRun]] = {}
+    for run in runs:
+        by_sweep.setdefault(str(run.manifest.get("sweep") or run.run_id), []).append(run)
+    return {run_id: name for own in by_sweep.values() for run_id, name in _names(own).items()}
+
+
+def _names(runs: Sequence[StoredRun]) -> dict[str, str]:
+    """Return the names of the runs of one sweep; two with the same words also have short ids."""
+    found = subjects(runs)
+    trials = {subject.trial for subject in found}
+    has_seeds = len({seed for seed, _ in trials}) > 1
+    has_repetitions = len({repetition for _, repetition in trials}) > 1
+    words = {s.run.run_id: _words(s, len(found) == 1, has_seeds, has_repetitions) for s in found}
+    return {
+        run_id: text
+        if [*words.values()].count(text) == 1
+        else f"{text} {run_id.rpartition('-')[2][:4]}"
+        for run_id, text in words.items()
+    }
+
+
+def _words(subject: Subject, is_alone: bool, has_seeds: bool, has_repetitions: bool) -> str:
+    run = subject.run
     choices = dict(run.manifest.get("choices") or run.config.get("choices") or {})
-    if "scheduler" in choices:
-        choices["scheduler"] = levels.with_level(choices["scheduler"], levels.of_run(run))
-    telling = [choices[group] for group in ("scheduler", "backend", "engine") if group in choices]
-    label = run.manifest.get("name") or " ".join(telling) or run.run_id
-    return f"{label} {run.run_id.rpartition('-')[2][:4]}" if telling else str(label)
+    seed, repetition = subject.trial
+    parts = [subject.system or choices.get("scheduler", ""), subject.input_name]
+    if is_alone:
+        parts = [choices.get(group, "") for group in ("scheduler", "backend", "trace", "engine")]
+    parts += [f"seed {seed}"] if has_seeds or is_alone else []
+    parts += [f"trial {repetition}"] if has_repetitions else []
+    return run.manifest.get("name") or ", ".join(filter(None, parts)) or run.run_id
+
+
+def last_values(run: StoredRun) -> dict[str, float]:
+    """Return means over the jobs of a live run: ``last_loss_mean`` of their last executed steps,
+    ``last_accuracy_mean`` of their last evaluations; those that it has."""
+    losses = {step.job_id: float.fromhex(step.loss_hex) for step in run.records.steps}
+    accuracies = {
+        each.job_id: float(each.value)
+        for each in run.records.evaluations
+        if each.name == "accuracy"
+    }
+    found = {"last_loss_mean": losses, "last_accuracy_mean": accuracies}
+    means = {name: fmean(values.values()) for name, values in found.items() if values}
+    return {name: value for name, value in means.items() if math.isfinite(value)}
+
+
+def description(run: StoredRun) -> str:
+    """Return the description of a run in Markdown: its answer, and what its level means."""
+    block = answer([run])
+    assert block is not None
+    choices = dict(run.manifest.get("choices") or run.config.get("choices") or {})
+    scheduler = levels.with_level(choices.get("scheduler", "the scheduler"), levels.of_run(run))
+    again = f"python -m harness --from {shlex.quote(_config_path(run))}"
+    return (
+        f"{block.markdown()}\n\n{unmarked(scheduler)}. {levels.MEANING}\n\n"
+        f"Run it again: {unmarked(again)}"
+    )
+
+
+def answers(runs: Sequence[StoredRun]) -> dict[str, tuple[int, str]]:
+    """Return the answer of each sweep in Markdown, by its label, with the time of its last run."""
+    by_sweep: dict[str, list[StoredRun]] = {}
+    for run in runs:
+        if run.manifest.get("sweep"):
+            by_sweep.setdefault(str(run.manifest["sweep"]), []).append(run)
+    found = {}
+    for label, own in by_sweep.items():
+        block = answer(own) if len(own) > 1 else None  # a run's own description has its answer
+        if block is not None:
+            text = f"**{unmarked(label)}:** {block.markdown()}"
+            found[label] = max(map(began_ms, own)), text
+    return found
+
+
+def _config_path(run: StoredRun) -> str:
+    return str(shown(text_path(run.path, CONFIG)))
 
 
 def tags(run: StoredRun) -> dict[str, str]:
@@ -74,11 +154,10 @@ def tags(run: StoredRun) -> dict[str, str]:
     choices = dict(manifest.get("choices") or config.get("choices") or {})
     pace = config.get("engine", {}).get("pace")
     level = levels.of_run(run)
-    scheduler = levels.with_level(choices.get("scheduler", "the scheduler"), level)
     values = {
         **choices,
         "checked": level,
-        "mlflow.note.content": f"{_unmarked(scheduler)}. {levels.MEANING}",
+        "mlflow.note.content": description(run)[:NOTE_LENGTH],
         "system": choices.get("backend"),
         "pace": pace,
         "elastrace.emulated": str(pace == "profile").lower(),
@@ -95,7 +174,8 @@ def tags(run: StoredRun) -> dict[str, str]:
         "profile_digest": manifest.get("profile", {}).get("digest"),
         "inputs": inputs_digest(run),
         "profile_measured_here": manifest.get("profile", {}).get("measured_here"),
-        "mlflow.source.name": " ".join(map(str, manifest.get("command", ()))),
+        "command": shlex.join(map(str, manifest.get("command", ()))),
+        "mlflow.source.name": f"python -m harness --from {shlex.quote(_config_path(run))}",
         "mlflow.source.git.commit": manifest.get("git_commit"),
         **{f"assumption.{each.name}": each.text for each in assumptions.of_run(run)},
     }
@@ -173,11 +253,6 @@ def _name(text: str) -> str:
     parts = _BAD_NAME.sub("_", text)[:200].split("/")
     # MLflow uses a name as a path and refuses names that lead out of its folder.
     return "/".join(part if part.strip(".") else "_" * (len(part) or 1) for part in parts)
-
-
-def _unmarked(text: str) -> str:
-    """Escape a text, because MLflow shows notes as Markdown, with links and HTML."""
-    return _MARKS.sub(r"\\\g<0>", plain(text).replace("<", "&lt;"))
 
 
 def _thinned(rows: Sequence[Any]) -> Sequence[Any]:

@@ -24,7 +24,7 @@ from harness.results.store import (
     run_paths,
 )
 from harness.results.tables import TABLES, TableError
-from harness.tracking.rows import contents_digest, curves, display_name, parameters, tags
+from harness.tracking.rows import contents_digest, curves, display_names, parameters, tags
 from harness.validate import check_run
 from reports.runs.selection import SelectionError, select
 from reports.site import page as site
@@ -112,7 +112,7 @@ def _use(results: Path) -> None:
     for run in runs:
         contents_digest(run)
         parameters(run)
-        display_name(run)
+        display_names([run])
         tags(run)
         for _ in curves(run):
             pass

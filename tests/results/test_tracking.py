@@ -16,6 +16,7 @@ from mlflow.entities import ViewType
 from mlflow.tracking import MlflowClient
 from sample_runs import write_run
 
+from harness.answer.answer import answer
 from harness.cli import main as run_command_line
 from harness.results import verification_levels as levels
 from harness.results.records import StepRecord
@@ -136,7 +137,11 @@ def test_the_search_that_a_page_names_finds_its_runs(
 
 
 def check_contents(run: StoredRun, held: SimpleNamespace) -> None:
-    assert {k: v for k, v in held.metrics.items() if "/" not in k} == run.metrics
+    numbers = {k: v for k, v in held.metrics.items() if "/" not in k}
+    last = {step.job_id: float.fromhex(step.loss_hex) for step in run.records.steps}
+    assert numbers.pop("last_loss_mean") == pytest.approx(sum(last.values()) / len(last))
+    assert numbers.pop("last_accuracy_mean") == 0.75
+    assert numbers == run.metrics
     assert held.status == "FINISHED"
     assert held.params["setting.backend.start"] == "cold"
     assert held.params["setting.seed"] == "0"
@@ -148,8 +153,19 @@ def check_contents(run: StoredRun, held: SimpleNamespace) -> None:
         "hardware": "Example CPU, 2 cores, no accelerator",
     }  # fmt: skip
     assert {key: held.tags.get(key) for key in wanted} == wanted
-    assert held.tags["mlflow.runName"].startswith("fifo (exact) stop_resume live ")
-    assert held.tags["mlflow.note.content"] == f"fifo (exact). {levels.MEANING}"
+    assert held.tags["mlflow.runName"] in (
+        "fifo, stop_resume, five_jobs, live, seed 0",
+        "fifo, live",
+    )
+    block = answer([run])
+    assert block is not None
+    assert held.tags["mlflow.note.content"] == (
+        f"{block.markdown()}\n\nfifo (exact). {levels.MEANING}\n\n"
+        f"Run it again: python -m harness --from {run.path / 'config.yaml'}"
+    )
+    assert held.tags["mlflow.source.name"] == (
+        f"python -m harness --from {run.path / 'config.yaml'}"
+    )
     assert held.dataset == [("five_jobs", "d" * 36)]
     step = run.records.steps[0]
     history = held.curves[f"loss/{step.job_id}"]
