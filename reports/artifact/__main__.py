@@ -1,11 +1,15 @@
-"""``python -m reports.artifact``: write the tables of claims and costs in ``ARTIFACT.md``.
+"""``python -m reports.artifact``: write what documents say of the committed records.
 
-The command writes the section between the two marks. For every paper, the section lists the studies
-that test its claims, with command, number of points, time, memory, disk, tolerance and outcome.
+The command writes the tables of claims and costs in ``ARTIFACT.md``, the findings of the README,
+the blocks of numbers on the answer pages (``answers.py``) and the project's picture.
+
+In ``ARTIFACT.md`` it writes the section between the two marks. For every paper, the section lists
+the studies that test its claims, with command, number of points, time, memory, disk, tolerance and
+outcome.
 Then it lists every claim with the study or test that decides it (``artifact_claims.py``).
 Everything is derived from the ledger, the studies' files, the accepted verdicts, and the manifests
 and facts of the committed runs. With ``--check`` the command writes nothing, and exits with 1 if
-the section would change.
+a page or the picture would change.
 """
 
 from __future__ import annotations
@@ -22,14 +26,16 @@ from typing import Any
 
 from harness.configuration.compose import CONFIG_DIR, defaults, options
 from harness.configuration.study import Study, load_study
-from harness.errors import Problem, UserError
+from harness.errors import Problem, StoredDataError, UserError
 from harness.files.bounded_file import read_text
 from harness.files.gz_text import text_path
 from harness.machine.interrupts import run_command
 from harness.results.store import FACTS, MANIFEST, REFERENCE, run_paths
 from harness.results.tables import read_table
 from harness.smoke.checks import OF_THE_MACHINE
+from reports.artifact import answers, blocks, picture
 from reports.artifact import claim_rows as artifact_claims
+from reports.artifact.measured import Measured
 from reports.claims import kept
 from reports.claims.ledger import Claim, Paper, load
 
@@ -268,32 +274,61 @@ def rewritten(page: str, text: str) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write or check the section, and return the exit code."""
+    """Write or check the pages and the picture, and return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m reports.artifact",
-        description=f"Write the tables of claims and costs in {PAGE} from the committed records.",
+        description=f"Write the tables of {PAGE}, the findings of the README, the numbers of the"
+        " answer pages and the project's picture from the committed records.",
     )
     parser.add_argument(
         "--check",
         action="store_true",
-        help="write nothing; exit with 1 if the section would change",
+        help="write nothing; exit with 1 if a page or the picture would change",
     )
     chosen = parser.parse_args(arguments)
     try:
-        page = PAGE.read_text(encoding="utf-8")
-        wanted = rewritten(page, section(load(), REFERENCE))
-    except (OSError, UserError) as error:
+        measured = Measured(REFERENCE)
+        pages = list(_pages(measured))
+        drawn = _drawn_picture(measured)
+    except (OSError, UserError, StoredDataError) as error:
         print(error, file=sys.stderr)
         return 2
+    changed = [path for path, old, new in pages if old != new]
+    if drawn is not None:
+        changed.append(picture.PATH)
     if chosen.check:
-        if page != wanted:
+        for path in changed:
             print(
-                f"{PAGE} is out of date; write it with: python -m reports.artifact", file=sys.stderr
+                f"{path} is out of date; write it with: python -m reports.artifact", file=sys.stderr
             )
-        return int(page != wanted)
-    PAGE.write_text(wanted, encoding="utf-8")
-    print(f"{PAGE}: {'as it was' if page == wanted else 'written'}")
+        return int(bool(changed))
+    for path, _, new in pages:
+        path.write_text(new, encoding="utf-8")
+    if drawn is not None:
+        picture.PATH.write_bytes(drawn)
+    for path in [*(path for path, _, _ in pages), picture.PATH]:
+        print(f"{path}: {'written' if path in changed else 'as it was'}")
     return 0
+
+
+def _pages(measured: Measured) -> Iterator[tuple[Path, str, str]]:
+    """Yield the path, the present and the wanted text of each page."""
+    page = PAGE.read_text(encoding="utf-8")
+    papers = load()
+    yield PAGE, page, rewritten(page, section(papers, REFERENCE))
+    texts_of = answers.blocks(measured)
+    accepted = json.loads((REFERENCE / kept.FILE).read_text(encoding="utf-8"))
+    texts_of[answers.README]["verdicts"] = artifact_claims.counts(papers, accepted)
+    for path, texts in texts_of.items():
+        page = path.read_text(encoding="utf-8")
+        yield path, page, blocks.rewritten(str(path), page, texts)
+
+
+def _drawn_picture(measured: Measured) -> bytes | None:
+    """Return the picture of the records; None if the file has the same numbers."""
+    content, text = picture.picture(measured.picture_runs)
+    is_same = picture.PATH.is_file() and picture.description(picture.PATH) == text
+    return None if is_same else content
 
 
 if __name__ == "__main__":

@@ -1,13 +1,14 @@
-"""Table of a paper's claims in ``ARTIFACT.md``: the study or test that decides each, and its
-tolerance.
+"""Tables of claims: counts of verdicts for the README, and each claim for ``ARTIFACT.md``.
 
+The row of a claim has the study or test that decides it, and its tolerance.
 The table is derived from the ledger and the accepted verdicts. The table of studies above it has
 the costs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from reports.claims import wording
@@ -17,6 +18,23 @@ from reports.claims.verdicts import Status
 _HEAD = ("entry", "where in the paper", "as accepted", "decided by", "criterion and tolerance")
 _MEASURES: Mapping[str, str] = {"trend": "slope", "group": "value"}
 """Shown names of measures, where they differ from the ledger's."""
+
+
+def counts(papers: Sequence[Paper], accepted: Mapping[str, Any]) -> str:
+    """Return a Markdown table of how many claims of each paper came to which verdict."""
+    words = [word for word in wording.WORDS if word not in _OPEN]
+    lines = [("paper", "entries", *(_PLURAL.get(word, word) for word in words))]
+    for paper in papers:
+        found = Counter(verdict(claim, accepted) for claim in paper.claims)
+        numbers = (len(paper.claims), *(found[word] for word in words))
+        lines.append((paper.short, *map(str, numbers)))
+    rows = [f"| {' | '.join(line)} |" for line in lines]
+    return "\n".join([rows[0], "|---" * len(lines[0]) + "|", *rows[1:]])
+
+
+_OPEN = ("records awaited", "no study yet")
+"""Verdicts that no accepted claim has; a test checks that."""
+_PLURAL: Mapping[str, str] = {"holds": "hold", "fails": "fail"}
 
 
 def table(paper: Paper, accepted: Mapping[str, Any]) -> Iterator[str]:

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+import numpy as np
+
 from harness.metrics.statistics import Estimate, estimate
 from reports.runs.selection import ReportRun, groups
 
@@ -36,6 +38,10 @@ _WALL_CLOCK = frozenset(
     }
 )
 """Metrics that live runs have in wall-clock seconds; these are converted to the engine's clock."""
+
+
+JOB_PERCENT = 95
+"""Percentile over jobs at which errors of single jobs are given."""
 
 
 @dataclass(frozen=True)
@@ -157,3 +163,59 @@ def _expected(runs: Sequence[ReportRun], metric: str) -> tuple[dict[int, float],
         for value in values
     ]
     return means, draws
+
+
+def job_errors(trials: Sequence[ReportRun]) -> list[float]:
+    """Return for every live trial of a system a percentile, over jobs, of the error of their JCT.
+
+    A trial is compared with the mean of the simulations of its seed.
+    """
+    by_seed: dict[int, list[dict[str, float]]] = {}
+    for run in (run for run in trials if not run.is_live and run.is_drawable):
+        by_seed.setdefault(run.trial[0], []).append(_completion_times(run))
+    expected = {seed: _mean_times(found) for seed, found in by_seed.items()}
+    return [
+        error
+        for run in trials
+        if run.is_live and run.is_drawable and run.trial[0] in expected
+        for error in _percentile(expected[run.trial[0]], _completion_times(run))
+    ]
+
+
+def _mean_times(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the mean completion time of the jobs that finished in all runs, in seconds."""
+    known = set(runs[0]).intersection(*runs[1:])
+    return {job: fmean(own[job] for own in runs) for job in runs[0] if job in known}
+
+
+def job_spread(trials: Sequence[ReportRun]) -> float | None:
+    """Return the error of jobs' JCT when a trial is predicted by the mean of its seed's other live
+    trials.
+
+    The error is a percentile over jobs, as in ``job_errors``, and a mean over trials. Even a
+    prediction that knows all other trials has this error. The result is None without another trial.
+    """
+    live = [
+        (run.trial[0], _completion_times(run)) for run in trials if run.is_live and run.is_drawable
+    ]
+    found = []
+    for number, (seed, theirs) in enumerate(live):
+        others = [own for at, (other, own) in enumerate(live) if other == seed and at != number]
+        found += _percentile(_mean_times(others) if others else {}, theirs)
+    return fmean(found) if found else None
+
+
+def _percentile(ours: Mapping[str, float], theirs: Mapping[str, float]) -> list[float]:
+    """Return the percentile over jobs of their relative error; empty if the runs share no job."""
+    errors = [
+        abs(ours[job_id] / their_s - 1)
+        for job_id, their_s in theirs.items()
+        if job_id in ours and their_s > 0
+    ]
+    return [float(np.percentile(errors, JOB_PERCENT))] if errors else []
+
+
+def _completion_times(run: ReportRun) -> dict[str, float]:
+    return {
+        job.job_id: job.finish_s - job.arrival_s for job in run.jobs if job.finish_s is not None
+    }

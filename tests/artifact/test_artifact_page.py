@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from collections import Counter
 
 import pytest
@@ -9,10 +10,13 @@ import pytest
 from harness.errors import UserError
 from harness.results.store import run_paths
 from reports.artifact import __main__ as artifact
+from reports.artifact.answers import README, TRUST, WHICH, WORTH
+from reports.artifact.picture import PATH as PICTURE
 from reports.claims.ledger import load
 from tests.artifact.shown import ROOT
 
 REFERENCE = ROOT / "results" / "reference"
+ANSWERS = (WHICH, WORTH, TRUST)
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +37,8 @@ def cells(rows):
     return dict(rows)
 
 
-def test_the_tables_are_what_the_command_writes(page, monkeypatch, capsys):
+def test_pages_and_picture_are_what_the_command_writes(monkeypatch, capsys):
+    """The tables, the README's findings and the numbers of the answer pages."""
     monkeypatch.chdir(ROOT)
     assert artifact.main(["--check"]) == 0, capsys.readouterr().err
 
@@ -100,6 +105,9 @@ def test_no_tested_claim_rests_on_a_study_that_is_not_on_record(cells):
 @pytest.mark.long
 def test_another_section_is_noticed_and_the_rest_of_the_page_stays(tmp_path, monkeypatch, capsys):
     (tmp_path / "results").symlink_to(ROOT / "results")
+    for path in (README, *ANSWERS, PICTURE):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / path, tmp_path / path)
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "ARTIFACT.md"
     path.write_text(f"before\n{artifact.BEGIN}\nold\n{artifact.END}\nafter\n")

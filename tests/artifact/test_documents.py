@@ -27,7 +27,6 @@ def text(name):
 @pytest.mark.parametrize(
     ("document", "group"),
     [
-        ("README.md", "scheduler"),
         ("README.md", "backend"),
         ("docs/reference/configuration.md", "profile"),
     ],
@@ -65,6 +64,22 @@ def test_the_verdicts_in_the_readme_are_the_accepted_ones():
         row = (paper.short, len(paper.claims), *(found[word] for word in words))
         assert f"| {' | '.join(map(str, row))} |\n" in text("README.md")
         assert not set(found) - set(words)
+
+
+def test_the_readme_counts_schedulers_and_models():
+    page = " ".join(text("README.md").split())
+    pool = yaml.safe_load(text("configs/workload/tiny.yaml"))["pool"]
+    assert f"[{len(options('scheduler'))} schedulers](docs/reference/schedulers.md)" in page
+    assert f" {len(pool)} models " in page
+
+
+def test_the_readme_is_short():
+    """Its first screen has the commands, the picture, the findings and what a reader can do."""
+    page = text("README.md")
+    assert len(page.split()) < 900
+    screen = page.splitlines()[:45]
+    for line in ("make run", "![", "## What it found", "## Can I"):
+        assert any(each.startswith(line) for each in screen), line
 
 
 def test_the_time_of_make_run_is_that_on_record():

@@ -16,10 +16,11 @@ from harness.metrics.statistics import Estimate
 from reports.__main__ import main
 from reports.claims import ledger
 from reports.claims.verdicts import Status, judge
+from reports.measures.fidelity import job_errors, job_spread
 from reports.runs.selection import select
 from reports.site.build import by_study
 from reports.site.pages.base import overhead_records
-from reports.site.pages.fidelity import job_errors, job_spread, word
+from reports.site.pages.fidelity import word
 
 PAGES = ("noise", "fidelity", "decisions", "hardware", "untested")
 

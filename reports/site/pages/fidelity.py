@@ -8,14 +8,20 @@ from dataclasses import dataclass
 from itertools import combinations
 from statistics import fmean
 
-import numpy as np
-
 from harness.compare import welch_half_width
 from harness.metrics.statistics import CONFIDENCE, MIN_TRIALS, Estimate, estimate
 from harness.results import verification_levels as levels
 from reports.claims.verdicts import Fidelity
 from reports.drawing.figure import Table
-from reports.measures.fidelity import METRICS, Comparison, compare, engine_pairs
+from reports.measures.fidelity import (
+    JOB_PERCENT,
+    METRICS,
+    Comparison,
+    compare,
+    engine_pairs,
+    job_errors,
+    job_spread,
+)
 from reports.runs.selection import ReportRun, groups, labels
 from reports.site.pages.base import Material, Page, Section, named_anew
 
@@ -23,8 +29,8 @@ TARGETS: Mapping[str, float] = {"jct_mean_s": 0.03, "makespan_s": 0.03}
 """Target of the relative error of simulation, by metric.
 
 docs/measurements/simulated-against-live.md explains it."""
-JOB_TARGET, JOB_PERCENT = 0.05, 95
-"""Target of the error of single jobs' JCT, and the percentile over jobs to which it applies."""
+JOB_TARGET = 0.05
+"""Target of the error of single jobs' JCT, at the percentile ``JOB_PERCENT`` over jobs."""
 _JOBS_AT_OWN_SPEEDS = "resimulated_jct_error_p95"
 TARGET_SEEDS = 10
 """Number of live trials of a system that the target requires."""
@@ -171,56 +177,6 @@ def _speed_cells(one: Comparison) -> list[str]:
     return ["" if roughly is None else f"\N{ALMOST EQUAL TO} {_percents(roughly)}", speed]
 
 
-def job_errors(trials: Sequence[ReportRun]) -> list[float]:
-    """Return for every live trial of a system a percentile, over jobs, of the error of their JCT.
-
-    A trial is compared with the mean of the simulations of its seed.
-    """
-    by_seed: dict[int, list[dict[str, float]]] = {}
-    for run in (run for run in trials if not run.is_live and run.is_drawable):
-        by_seed.setdefault(run.trial[0], []).append(_completion_times(run))
-    expected = {seed: _mean_times(found) for seed, found in by_seed.items()}
-    return [
-        error
-        for run in trials
-        if run.is_live and run.is_drawable and run.trial[0] in expected
-        for error in _percentile(expected[run.trial[0]], _completion_times(run))
-    ]
-
-
-def _mean_times(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Return the mean completion time of the jobs that finished in all runs, in seconds."""
-    known = set(runs[0]).intersection(*runs[1:])
-    return {job: fmean(own[job] for own in runs) for job in runs[0] if job in known}
-
-
-def job_spread(trials: Sequence[ReportRun]) -> float | None:
-    """Return the error of jobs' JCT when a trial is predicted by the mean of its seed's other live
-    trials.
-
-    The error is a percentile over jobs, as in ``job_errors``, and a mean over trials. Even a
-    prediction that knows all other trials has this error. The result is None without another trial.
-    """
-    live = [
-        (run.trial[0], _completion_times(run)) for run in trials if run.is_live and run.is_drawable
-    ]
-    found = []
-    for number, (seed, theirs) in enumerate(live):
-        others = [own for at, (other, own) in enumerate(live) if other == seed and at != number]
-        found += _percentile(_mean_times(others) if others else {}, theirs)
-    return fmean(found) if found else None
-
-
-def _percentile(ours: Mapping[str, float], theirs: Mapping[str, float]) -> list[float]:
-    """Return the percentile over jobs of their relative error; empty if the runs share no job."""
-    errors = [
-        abs(ours[job_id] / their_s - 1)
-        for job_id, their_s in theirs.items()
-        if job_id in ours and their_s > 0
-    ]
-    return [float(np.percentile(errors, JOB_PERCENT))] if errors else []
-
-
 def _job_errors_at_own_speeds(trials: Sequence[ReportRun]) -> Estimate | None:
     """Return the jobs' error at the trials' own speeds; None unless all were simulated again."""
     found = [
@@ -228,12 +184,6 @@ def _job_errors_at_own_speeds(trials: Sequence[ReportRun]) -> Estimate | None:
     ]
     known = [share for share in found if share is not None]
     return estimate(known) if known and len(known) == len(found) else None
-
-
-def _completion_times(run: ReportRun) -> dict[str, float]:
-    return {
-        job.job_id: job.finish_s - job.arrival_s for job in run.jobs if job.finish_s is not None
-    }
 
 
 def _orders(pairs: Sequence[Pair], material: Material) -> Section:
