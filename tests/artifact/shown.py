@@ -11,8 +11,9 @@ from harness.command_names import PROGRAM, commands
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [
     *(ROOT / name for name in ("README.md", "ARTIFACT.md", "CONTRIBUTING.md")),
-    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted(path for path in (ROOT / "docs").rglob("*.md") if path.name != "history.md"),
 ]
+"""Documents whose commands are those of today; history.md keeps those of its time."""
 _PYTHON = re.compile(r"(\.venv/bin/)?python3?$")
 PLACEHOLDER = re.compile(r"(^|[=/.])[A-Z][A-Z_]*(,[.]{3})?($|[=/.])|\.\.\.|…")
 """A word that stands for others: NAME, GROUP=OPTION, results/runs/A."""

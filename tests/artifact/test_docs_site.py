@@ -1,5 +1,6 @@
 """The documentation as a site: it builds strictly, and what is wrong in it ends the build."""
 
+import importlib.util
 import os
 import re
 import shutil
@@ -9,7 +10,16 @@ from html.parser import HTMLParser
 
 import pytest
 
+from harness.command_names import commands
+from harness.configuration.compose import options
 from tests.artifact.shown import ROOT
+
+spec = importlib.util.spec_from_file_location("hooks", ROOT / "docs" / "reference_hooks.py")
+hooks = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(hooks)
+keys_with_comments = hooks.keys_with_comments
+
+pytestmark = pytest.mark.timeout(1200)
 
 DOCUMENTS = ("ARTIFACT.md", "CHANGELOG.md", "CONTRIBUTING.md", "DATA_LICENSES.md", "README.md")
 
@@ -21,7 +31,7 @@ def build(folder, site):
         env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
     )
 
 
@@ -78,20 +88,42 @@ def checkout(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    ("page", "text", "complaint"),
-    [
-        ("reference/glossary.md", "[gone](gone.md)", "links to gone.md, which is not there"),
-        ("reference/glossary.md", "[gone](../../harness/gone.py)", "../../harness/gone.py"),
-        ("reference/glossary.md", "[gone](claims.md#gone)", "does not contain an anchor '#gone'"),
-        ("reference/glossary.md", "![gone](../images/gone.png)", "../images/gone.png"),
-        ("reference/without_a_place.md", "# Page", "without_a_place.md"),
-    ],
-    ids=["dead link", "dead link to a source", "dead anchor", "dead image", "no place in nav"],
-)
-def test_what_is_wrong_ends_the_build(checkout, page, text, complaint):
-    with (checkout / "docs" / page).open("a", encoding="utf-8") as file:
-        file.write(f"\n{text}\n")
+FAULTS = [
+    ("reference/glossary.md", "[gone](gone.md)", "links to gone.md, which is not there"),
+    ("reference/glossary.md", "[gone](../../harness/gone.py)", "../../harness/gone.py"),
+    ("reference/glossary.md", "[gone](claims.md#gone)", "does not contain an anchor '#gone'"),
+    ("reference/glossary.md", "![gone](../images/gone.png)", "../images/gone.png"),
+    ("reference/without_a_place.md", "# Page", "without_a_place.md"),
+]
+
+
+def test_what_is_wrong_ends_the_build(checkout):
+    for page, words, _ in FAULTS:
+        with (checkout / "docs" / page).open("a", encoding="utf-8") as file:
+            file.write(f"\n{words}\n")
     done = build(checkout, checkout / "site")
     assert done.returncode == 1
-    assert complaint in done.stdout + done.stderr
+    said = done.stdout + done.stderr
+    assert not [complaint for *_, complaint in FAULTS if complaint not in said], said
+    assert f"{len(FAULTS)} warnings in strict mode" in said
+
+
+def test_reference_pages_have_what_the_program_has(site):
+    commanded = (site / "reference" / "every-command.html").read_text(encoding="utf-8")
+    for name in commands():
+        assert f">elastrace {name}<" in commanded
+    chosen = (site / "reference" / "every-option.html").read_text(encoding="utf-8")
+    for group in ("scheduler", "backend", "engine", "trace"):
+        assert not [name for name in options(group) if f"<code>{name}</code>" not in chosen]
+    studied = (site / "reference" / "every-study.html").read_text(encoding="utf-8")
+    assert "<code>edl_rescale</code>" in studied
+
+
+def test_keys_have_the_comment_above_them():
+    text = (
+        "# All.\n_target_: a.B\n# First,\n# second.\nx: 1\ny: [2]\n# Third.\nz: null\nw: 5  # own\n"
+    )
+    assert list(keys_with_comments(text)) == [
+        ("x", 1, "First, second."), ("y", [2], "First, second."),
+        ("z", None, "Third."), ("w", 5, "own"),
+    ]  # fmt: skip
