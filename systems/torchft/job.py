@@ -65,6 +65,7 @@ from systems.torchft.messages import (
 )
 from systems.torchft.options import TorchftOptions
 from systems.torchft.order import Target
+from systems.torchft.processes import TorchftProcesses
 from systems.torchft.replicas import Replica, Replicas
 from systems.torchft.rescale import Rescale, crowd_problem
 
@@ -84,7 +85,7 @@ class TorchftJob:
         self.services = services
         self.status = JobStatus(order, services.report, serial)
         self._options = options
-        self._replicas = Replicas(order, services, options, cluster)
+        self._replicas = Replicas(TorchftProcesses(order, services, options, cluster))
         self._num_targets = 0
         self._wanted: tuple[int, ...] = ()
         """Numbers of the replicas that train, but for a change in flight."""

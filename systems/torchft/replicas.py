@@ -6,23 +6,14 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from harness.cluster import Cluster, Slot
+from harness.cluster import Slot
 from harness.contracts.process import Exit
-from harness.contracts.training_order import TrainingOrder
-from systems.runtime.driver.job_protocol import JobServices
 from systems.runtime.driver.job_status import Saved
 from systems.runtime.wire.control_server import Connection
 from systems.runtime.wire.messages import MayExit, SetTarget
 from systems.runtime.wire.protocol import Message
 from systems.torchft.messages import Go, LighthouseAt, LighthouseGreeting, ReplicaGreeting
-from systems.torchft.options import TorchftOptions
-from systems.torchft.processes import (
-    last_generation,
-    lighthouse_order,
-    lighthouse_spec,
-    replica_order,
-    replica_spec,
-)
+from systems.torchft.processes import TorchftProcesses
 
 
 @dataclass(slots=True)
@@ -62,13 +53,7 @@ class Replica:
 class Replicas:
     """Table of a job's processes. It starts, admits and ends them; the job judges their ends."""
 
-    def __init__(
-        self,
-        order: TrainingOrder,
-        services: JobServices,
-        options: TorchftOptions,
-        cluster: Cluster,
-    ) -> None:
+    def __init__(self, processes: TorchftProcesses) -> None:
         self.by_number: dict[int, Replica] = {}
         """Replicas of the present run of the job, including those that have ended."""
         self.run = 0
@@ -79,10 +64,9 @@ class Replicas:
         self.is_killed_from_outside = False
         """True if a process was killed neither by the driver nor by a fault that the run
         injected."""
-        self._order = order
-        self._services = services
-        self._options = options
-        self._cluster = cluster
+        self._processes = processes
+        self._services = processes.services
+        self._slots = processes.cluster.slots
         self._lighthouse: int | None = None
         self._lighthouse_slot: Slot | None = None
         self._address = ""
@@ -120,17 +104,10 @@ class Replicas:
         self.run, self._checkpoint = run, checkpoint
         self._address, self.lighthouse_end = "", None
         self._is_killing_lighthouse = False
-        self._base_generation = last_generation(self._order)
+        self._base_generation = self._processes.last_generation()
         self._founders = tuple(range(len(slots)))
-        self._lighthouse_slot = self._cluster.slots[slots[0]]
-        spec = lighthouse_spec(
-            self._order,
-            self._services,
-            self._options,
-            self._cluster,
-            run,
-            self._lighthouse_slot,
-        )
+        self._lighthouse_slot = self._slots[slots[0]]
+        spec = self._processes.lighthouse_spec(run, self._lighthouse_slot)
         self._lighthouse = self._services.launch(spec)
         self.add(slots)
 
@@ -138,16 +115,8 @@ class Replicas:
         """Start a replica on each of these slots and return them."""
         added = []
         for slot_id in slots:
-            number, slot = len(self.by_number), self._cluster.slots[slot_id]
-            spec = replica_spec(
-                self._order,
-                self._services,
-                self._options,
-                self._cluster,
-                self.run,
-                number,
-                slot,
-            )
+            number, slot = len(self.by_number), self._slots[slot_id]
+            spec = self._processes.replica_spec(self.run, number, slot)
             replica = Replica(number, slot, self._services.launch(spec), time.monotonic())
             self.by_number[number] = replica
             added.append(replica)
@@ -163,7 +132,7 @@ class Replicas:
             if self._lighthouse is None or self._lighthouse_slot is None:
                 return False
             self.lighthouse_connection = connection
-            order = lighthouse_order(self._options, self._cluster, self._lighthouse_slot)
+            order = self._processes.lighthouse_order(self._lighthouse_slot)
             self._services.send(connection, order)
             return True
         number = greeting.number
@@ -172,10 +141,7 @@ class Replicas:
             return False
         replica.connection, replica.greeted_at = connection, time.monotonic()
         is_founder = number in self._founders
-        own = replica_order(
-            self._order,
-            self._options,
-            self._cluster,
+        own = self._processes.replica_order(
             self.run,
             number,
             replica.slot,

@@ -6,11 +6,8 @@ import signal
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from harness.cluster import Cluster
 from harness.contracts.process import Exit
-from harness.contracts.training_order import TrainingOrder
 from systems.runtime.driver.beats import after_silence
-from systems.runtime.driver.job_protocol import JobServices
 from systems.runtime.wire.control_server import Connection
 from systems.runtime.wire.messages import (
     Beat,
@@ -23,20 +20,13 @@ from systems.runtime.wire.messages import (
 from systems.runtime.wire.protocol import ControlError, Message, kind_of
 from systems.torchrun.membership import Agent, Span, Worker
 from systems.torchrun.messages import AgentGreeting, KillWorker, Measured, Ready
-from systems.torchrun.options import TorchrunOptions
-from systems.torchrun.processes import agent_order, agent_spec, store_spec
+from systems.torchrun.processes import TorchrunProcesses
 
 
 class Agents:
     """Starter of a job's store and agents. It admits and ends them; the job judges their ends."""
 
-    def __init__(
-        self,
-        order: TrainingOrder,
-        services: JobServices,
-        options: TorchrunOptions,
-        cluster: Cluster,
-    ) -> None:
+    def __init__(self, processes: TorchrunProcesses) -> None:
         self.by_number: dict[int, Agent] = {}
         """Agents of the present run of the job by number, including those that have ended."""
         self.lost: list[Agent] = []
@@ -44,10 +34,9 @@ class Agents:
         self.is_killed_from_outside = False
         """True if the store or an agent of the present run was killed neither by the driver nor by
         a fault that the run injected."""
-        self._order = order
-        self._services = services
-        self._options = options
-        self._cluster = cluster
+        self._processes = processes
+        self._services = processes.services
+        self._cluster = processes.cluster
         self._store: int | None = None
         self._store_host = ""
         self._endpoint = ""
@@ -82,7 +71,7 @@ class Agents:
         self._endpoint = ""
         slot = self._cluster.slots[slot_id]
         self._store_host = self._cluster.hosts[slot.host].address
-        spec = store_spec(self._order, self._services, self._cluster, number, slot)
+        spec = self._processes.store_spec(number, slot)
         self._store = self._services.launch(spec)
 
     def start(self, count: Callable[[], int], slots: Iterable[int]) -> None:
@@ -94,7 +83,7 @@ class Agents:
         for slot_id in slots:
             if slot_id not in held:
                 number, slot = count(), self._cluster.slots[slot_id]
-                spec = agent_spec(self._order, self._services, self._cluster, number, slot)
+                spec = self._processes.agent_spec(number, slot)
                 self.by_number[number] = Agent(number, slot, self._services.launch(spec))
 
     def greeted(self, connection: Connection, greeting: StoreGreeting | AgentGreeting) -> bool:
@@ -140,9 +129,7 @@ class Agents:
             return
         for agent in new:
             assert agent.connection is not None
-            order = agent_order(
-                self._order, self._options, self._cluster, self._endpoint, agent.slot
-            )
+            order = self._processes.agent_order(self._endpoint, agent.slot)
             self._services.send(agent.connection, order)
             agent.has_order = True
         for agent in self.staying:

@@ -61,6 +61,7 @@ from systems.torchrun.membership import Agent, Round
 from systems.torchrun.messages import CHANNELS, AgentGreeting, RoundGreeting
 from systems.torchrun.options import TorchrunOptions
 from systems.torchrun.phases import phases_of, stopping_time_s
+from systems.torchrun.processes import TorchrunProcesses
 from systems.torchrun.rounds import Rounds
 
 
@@ -79,8 +80,9 @@ class TorchrunJob:
         self.services = services
         self.status = JobStatus(order, services.report, serial)
         self._options = options
-        self._agents = Agents(order, services, options, cluster)
-        self._rounds = Rounds(order, services, options, cluster)
+        processes = TorchrunProcesses(order, services, options, cluster)
+        self._agents = Agents(processes)
+        self._rounds = Rounds(processes)
         self._wanted: tuple[int, ...] = ()
         """Slots on which the job is to train."""
         self._global_batch = 0

@@ -4,33 +4,21 @@ from __future__ import annotations
 
 import time
 
-from harness.cluster import Cluster
-from harness.contracts.training_order import TrainingOrder
-from systems.runtime.driver.job_protocol import JobServices
 from systems.runtime.driver.job_status import Saved
 from systems.runtime.wire.control_server import Connection
 from systems.runtime.wire.messages import MayExit
 from systems.runtime.wire.protocol import Message
 from systems.torchrun.membership import Agent, Round, Worker
-from systems.torchrun.options import TorchrunOptions
-from systems.torchrun.processes import worker_order
+from systems.torchrun.processes import TorchrunProcesses
 
 
 class Rounds:
     """Keeper of the present round, which gives workers their orders when they greet."""
 
-    def __init__(
-        self,
-        order: TrainingOrder,
-        services: JobServices,
-        options: TorchrunOptions,
-        cluster: Cluster,
-    ) -> None:
+    def __init__(self, processes: TorchrunProcesses) -> None:
         self.present: Round | None = None
-        self._order = order
-        self._services = services
-        self._options = options
-        self._cluster = cluster
+        self._processes = processes
+        self._services = processes.services
 
     def awaits(self, rank: int, store: str) -> bool:
         """Return whether a worker belongs to the present round; otherwise a new one has begun."""
@@ -60,15 +48,8 @@ class Rounds:
         """Send a worker of the present round its order."""
         assert self.present is not None
         self.present.workers[rank] = Worker(agent.number, connection, time.monotonic())
-        order = worker_order(
-            self._order,
-            self._options,
-            self._cluster,
-            self.present,
-            rank,
-            agent.slot,
-            target_step,
-            own_device,
+        order = self._processes.worker_order(
+            self.present, rank, agent.slot, target_step, own_device
         )
         self._services.send(connection, order)
 
