@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-import yaml
-
 PROGRAM = "elastrace"
 """Name of the console script, which has every command."""
 
@@ -56,6 +54,9 @@ class Command:
 @functools.cache
 def commands() -> Mapping[str, Command]:
     """Return every command by its name, in the order of the help."""
+    # Not earlier: until the program has seen to Ctrl-C, it imports nothing large.
+    import yaml
+
     text = Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")
     return {
         name: Command(**{**entry, "parts": tuple(entry.get("parts", ()))})

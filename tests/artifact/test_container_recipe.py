@@ -46,9 +46,11 @@ def test_the_first_copy_is_enough_to_install():
     makefile = (ROOT / "Makefile").read_text()
     needed = re.search(r"^\$\(INSTALLED\): ([^|\n]+)", makefile, flags=re.MULTILINE)
     project = (ROOT / "pyproject.toml").read_text()
-    files = [*needed[1].split(), *re.findall(r'"(README\.md|LICENSE)"', project)]
-    assert len(files) == 4
+    files = [*needed[1].split(), *re.findall(r'"(README\.md|[A-Z_]*LICENSES?(?:\.md)?)"', project)]
+    assert len(files) == 5
     assert set(files) | {"Makefile"} <= set(first)
+    assert '"licenses/*"' in project
+    assert "licenses licenses/" in instructions("COPY")[1]
 
 
 def test_make_targets_it_names_are_there_and_smoke_is_its_check():

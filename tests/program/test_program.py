@@ -1,14 +1,19 @@
 """The program ``elastrace``: its words, its answers, and what it leaves unloaded."""
 
+import os
+import signal
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 from harness import command_names
 from harness.command_names import commands, spelt
+from tests.test_interrupts import SWALLOWS, outcome
 
+ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = Path(sys.executable).with_name("elastrace")
 
 
@@ -18,11 +23,13 @@ def call(*words, folder=None, **how):
     )
 
 
-def test_version_is_the_installed_one(tmp_path):
-    from importlib.metadata import version
-
-    assert call("--version").stdout == f"elastrace {version('elastrace')}\n"
-    assert version("elastrace") == "0.2.0"
+def test_version_is_the_installed_one():
+    found = version("elastrace")
+    assert call("--version").stdout == f"elastrace {found}\n"
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {found}\n" in citation
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert f'\nversion = "{found}"\n' in project
 
 
 def test_help_names_every_command_and_loads_no_library():
@@ -130,6 +137,24 @@ def test_a_study_needs_a_name():
     assert done.returncode == 2
     assert "elastrace study: names no study" in done.stderr
     assert "main" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("word", "module"),
+    [("report", "yaml"), ("report", "reports.drawing.figure"), ("--help", "harness.errors")],
+)
+def test_ctrl_c_ends_it_in_silence_while_it_imports(tmp_path, word, module):
+    (tmp_path / "sitecustomize.py").write_text(SWALLOWS)
+    command = subprocess.Popen(
+        [PROGRAM, word],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path), "SWALLOWED_AT": module},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert outcome(command) == ("was asked to stop\n", "")
+    assert command.returncode == -signal.SIGINT
 
 
 def test_a_folder_named_like_a_package_or_a_library_hides_nothing(tmp_path):

@@ -15,7 +15,8 @@ PAGE = wheel.ROOT / "docs" / "how-to" / "your-own-folder.md"
 def shown(text):
     """The commands in the shell blocks of a document."""
     blocks = re.findall(r"^```bash\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
-    lines = [line.split("  #")[0] for block in blocks for line in block.splitlines()]
+    lines = "".join(blocks).replace("\\\n", " ").splitlines()
+    lines = [line.split("  #")[0] for line in lines]
     return [shlex.split(line) for line in lines if line.strip()]
 
 

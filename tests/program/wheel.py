@@ -70,7 +70,7 @@ def install(wheel, folder):
     return folder / "bin", log
 
 
-def call(programs, folder, *words, timeout_s=600):
+def call(programs, folder, *words, timeout_s=1500):
     """Give a command of the environment in a folder."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
     return subprocess.run(
