@@ -6,24 +6,27 @@ and every study, from the files in ``configs/``.
 
 from __future__ import annotations
 
+import importlib
+import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from typing import Any
 
 import yaml
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
-from harness.command_names import commands
+from harness.command_names import PROGRAM, commands
 from harness.configuration.coerce import show
 from harness.configuration.compose import defaults, option_files
 from harness.configuration.help import first_comment, of_group
 from harness.configuration.schema import GROUPS, KEYS
+from harness.program.main import main
 
-PROGRAM = "from harness.program.main import main; main()"
 WITH_KEYS = ("placement", "scheduler", "backend", "engine", "launcher", "tracking")
 """Groups whose options are classes with keys of their own; those of others are mostly data."""
 LONGEST = 60
@@ -44,27 +47,39 @@ def on_files(files: Files, config: Any) -> Files:
 
 def commands_page() -> str:
     """Return the page with the help of the program, of each command and of each of its parts."""
-    calls: list[tuple[str, ...]] = [()]
-    for name, command in commands().items():
-        calls += [(name,), *((name, part) for part in command.parts)]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        texts = list(pool.map(_help, calls))
+    done = subprocess.run([sys.executable, __file__], capture_output=True, text=True)
+    if done.returncode:
+        raise PluginError(f"the help of the commands cannot be printed: {done.stderr}")
     lines = ["# Every command", "", "The program's own help, as it is printed.", ""]
-    for call, text in zip(calls, texts, strict=True):
-        lines += [f"## `{' '.join(('elastrace', *call))}`", "", "```text", text, "```", ""]
+    for words, text in json.loads(done.stdout).items():
+        lines += [f"## `{words}`", "", "```text", text.rstrip(), "```", ""]
     return "\n".join(lines)
 
 
+def print_helps() -> None:
+    """Print the help of every command, as JSON. Its modules are imported once, then forked."""
+    os.environ["COLUMNS"] = "96"
+    calls: list[tuple[str, ...]] = [()]
+    for name, command in commands().items():
+        calls += [(name,), *((name, part) for part in command.parts)]
+        is_package = find_spec(command.module).submodule_search_locations is not None
+        importlib.import_module(f"{command.module}.__main__" if is_package else command.module)
+    helps = {" ".join((PROGRAM, *call)): _help(call) for call in calls}
+    json.dump(helps, sys.stdout)
+
+
 def _help(call: Sequence[str]) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *call, "--help"],
-        env={**os.environ, "COLUMNS": "96"},
-        capture_output=True,
-        text=True,
-    )
-    if done.returncode:
-        raise PluginError(f"elastrace {' '.join(call)} --help failed: {done.stderr}")
-    return done.stdout.rstrip()
+    with tempfile.TemporaryFile("w+") as file:
+        child = os.fork()
+        if not child:
+            sys.argv = [PROGRAM, *call, "--help"]
+            os.dup2(file.fileno(), 1)
+            main()
+        _, status = os.waitpid(child, 0)
+        if status:
+            sys.exit(f"{PROGRAM} {' '.join(call)} --help failed")
+        file.seek(0)
+        return file.read()
 
 
 def options_page() -> str:
@@ -143,3 +158,7 @@ def _cell(text: str) -> str:
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     lines = (head, ["---"] * len(head), *rows)
     return [*(f"| {' | '.join(line)} |" for line in lines), ""]
+
+
+if __name__ == "__main__":
+    print_helps()
