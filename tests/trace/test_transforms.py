@@ -18,6 +18,7 @@ from harness.trace.transforms import (
     FirstJobs,
     KeepDurations,
     LogicalWorkers,
+    NameJobs,
     RecomputeDurations,
     RecomputeWork,
     ScaleDurations,
@@ -328,3 +329,16 @@ def test_scale_load_reaches_the_load_on_the_cluster_of_the_run():
         ScaleLoad(load=1.0).apply(THREE, TransformContext())
     with pytest.raises(ValueError, match=r"load is 0.0; it must be finite and > 0"):
         ScaleLoad(load=0.0)
+
+
+def test_names_are_the_workload_and_a_letter_in_order_of_arrival():
+    before = trace(*(replace(job(n, float(n)), workload="ab"[n % 2]) for n in range(5)))
+    after = NameJobs().apply(before, CONTEXT)
+    assert [j.job_id for j in after.jobs] == ["a-a", "b-a", "a-b", "b-b", "a-c"]
+    assert [replace(j, job_id="x") for j in after.jobs] == [
+        replace(j, job_id="x") for j in before.jobs
+    ]
+    many = trace(*(replace(job(n, float(n)), workload="bert") for n in range(28)))
+    names = [j.job_id for j in NameJobs().apply(many, CONTEXT).jobs]
+    assert names[25:] == ["bert-z", "bert-aa", "bert-ab"]
+    assert after.history == ("NameJobs: ids are the workload and a letter",)

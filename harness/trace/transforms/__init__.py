@@ -19,6 +19,7 @@ from harness.trace.transforms.events import (
     ReadEvents,
     TransientSlots,
 )
+from harness.trace.transforms.names import NameJobs
 from harness.trace.transforms.recompute import RecomputeDurations, RecomputeWork
 from harness.trace.transforms.resample import ResampleOwners, ShakeArrivals, ShuffleArrivals
 from harness.trace.transforms.serving import ServingDemand
@@ -43,6 +44,7 @@ __all__ = [
     "HostFailures",
     "KeepDurations",
     "LogicalWorkers",
+    "NameJobs",
     "ReadEvents",
     "RecomputeDurations",
     "RecomputeWork",
