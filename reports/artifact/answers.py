@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
@@ -44,8 +45,19 @@ def blocks(measured: Measured) -> dict[Path, dict[str, str]]:
                 "near ties": _near_ties},
     }  # fmt: skip
     return {
-        page: {name: text(measured) for name, text in own.items()} for page, own in texts.items()
+        page: {name: _unbroken(text(measured)) for name, text in own.items()}
+        for page, own in texts.items()
     }
+
+
+def _unbroken(text: str) -> str:
+    """Return Markdown in whose tables no line ends between a number and its unit."""
+    return re.sub(
+        r"^\|.*$",
+        lambda row: re.sub(r"(?<=\d) (?=(?:ms|s|MB|GB|%)\b|%)", "\N{NO-BREAK SPACE}", row[0]),
+        text,
+        flags=re.MULTILINE,
+    )
 
 
 def findings(measured: Measured) -> str:
@@ -166,10 +178,12 @@ def _jct(measured: Measured) -> str:
     first, *others = jct.ranked(least_first=True)
     near = [name for name in others if jct.mean(name) <= (1 + _NEAR) * jct.mean(first)]
     ahead = {name: jct.num_ahead(name, first, less=True) for name in near}
-    better = ", ".join(f"`{name}` on {count}" for name, count in ahead.items() if count)
+    better = [
+        f"`{name}` is ahead of it on {count} of them" for name, count in ahead.items() if count
+    ]
     return (
         f"`{first}` is first by the mean of {len(jct.inputs)} inputs, and {_names(near)} come"
-        f" within {_percent(_NEAR)}. Ahead of `{first}`: {better or 'none on any input'}."
+        f" within {_percent(_NEAR)}. {'; '.join(better) or 'No other is ahead of it on any'}."
     )
 
 
@@ -190,7 +204,7 @@ def _deadlines(measured: Measured) -> str:
     soonest = measured.by_scheduler("test_jct", "jct_mean_s").ranked(least_first=True)[0]
     first = max(met["profile"].items(), key=lambda item: item[1])
     return (
-        f"Where a change of slots costs 30 s, the order is another one: `{soonest}`, the first by"
+        f"Where a change of slots costs 30 s (the same 195 jobs), `{soonest}`, the first by"
         f" mean JCT, meets {_percent(met['profile'][soonest], 1)}, and the first, `{first[0]}`,"
         f" {_percent(first[1], 1)}.\n\n{table}"
     )
@@ -245,8 +259,8 @@ def _cost_of_changes(measured: Measured) -> str:
     ]
     header = ["mean JCT, min; a change costs", *(_cost_word(factor) for factor in shown)]
     first = {factor: min(found, key=lambda name: found[name][factor]) for factor in shown}
-    firsts = "; ".join(f"{_cost_word(factor)}: `{first[factor]}`" for factor in shown)
-    changes = f"The first by what a change costs: {firsts}."
+    firsts = [f"`{first[factor]}` where a change costs {_cost_word(factor)}" for factor in shown]
+    changes = f"First is {', '.join(firsts)}."
     return f"{changes}\n\n{Table(header, rows).to_markdown()}"
 
 
@@ -262,7 +276,7 @@ def _worth(measured: Measured) -> str:
     busiest = max(often, key=often.__getitem__)
     needed = 3600 * _SHARE / saved_s
     gained = often[busiest] * saved_s / 3600
-    verdict = "no" if often[busiest] < needed else "yes"
+    verdict = "too little" if often[busiest] < needed else "enough"
     return (
         f"**For 2 GB of state: yes if a job is rescaled more than {needed:.1f} times an hour, or if"
         f" no pause is allowed.** While a worker joins, training stops for {human_time(free.value)}"
@@ -270,9 +284,9 @@ def _worth(measured: Measured) -> str:
         f" rescale costs {lost[FREE]:.1f} s instead of {lost[RESUME]:.1f} s. So stop-free saves"
         f" {_percent(_SHARE)} of the training time from {needed:.1f} rescales an hour on. Of our"
         f" schedulers `{busiest}` rescales most: {often[busiest]:.1f} times per job and hour on"
-        f" real traces, where stop-free saves {_percent(gained, 1)}. So the answer is {verdict} by"
-        " throughput alone. The numbers are of two CPU cores and of processes that import torch"
-        f" before they are needed. Cold processes add {_cold_seconds(measured)} to each restart."
+        f" real traces. Stop-free saves {_percent(gained, 1)} there, {verdict} by this measure. The"
+        " numbers are of two CPU cores and of processes that import torch before they are needed."
+        f" Cold processes add {_cold_seconds(measured)} to each restart."
     )
 
 

@@ -35,7 +35,8 @@ def page(path):
 
 def block(path, name):
     found = page(path).split(blocks.first_mark(name))[1]
-    return found.split(blocks.last_mark(name))[0].strip()
+    text = found.split(blocks.last_mark(name))[0].strip()
+    return text.replace("\N{NO-BREAK SPACE}", " ")
 
 
 def runs_of(study):
