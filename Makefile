@@ -67,7 +67,8 @@ ui: $(INSTALLED) ## Open MLflow on the embedded store
 # The variable silences an advertisement of the theme. Never -q: nothing is strict with it.
 docs: $(INSTALLED) ## The documentation as a site; a dead link or a page without a place fails
 	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build
-	@echo "Docs: results/site/docs/index.html"
+	@echo "Docs: results/site/docs/index.html; its search works under"
+	@echo "  $(PY) -m http.server --bind 127.0.0.1 --directory results/site/docs"
 
 check: $(INSTALLED) ## Lint, format, import rules, words, types
 	@$(PY) -m ruff check .
