@@ -216,7 +216,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m reports.trace",
         description="Draw a trace: arrivals, slots in use, demand, durations.",
-        epilog=f"shipped traces: {', '.join(names('trace'))}",
+        epilog=f"Shipped traces: {', '.join(names('trace'))}",
     )
     parser.add_argument("trace", metavar="NAME_OR_FILE", help="as for python -m harness.trace show")
     parser.add_argument("--cluster", metavar="NAME", help="its slots are drawn as a line")

@@ -20,7 +20,7 @@ from harness.trace.parsing.assemble import from_trace
 from harness.trace.transforms import TransformContext
 
 _EXIT = """
-exit codes: 0 fine (notes are fine); 1 lint found rows that cannot be loaded; 2 the trace,
+Exit codes: 0 fine (notes are fine); 1 lint found rows that cannot be loaded; 2 the trace,
 the configuration or an option is wrong"""
 
 
@@ -51,7 +51,7 @@ def _understood(words: Sequence[str]) -> argparse.Namespace:
 
 
 def _parser() -> argparse.ArgumentParser:
-    known = f"shipped traces: {', '.join(names('trace')) or 'none'}"
+    known = f"Shipped traces: {', '.join(names('trace')) or 'none'}"
     parser = CommandParser(
         prog=spelt("harness.trace"),
         description="Check a trace (lint), look at it (show), or draw one (generate).",

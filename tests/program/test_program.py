@@ -82,14 +82,14 @@ def helped(monkeypatch, capsys, name, *words):
 def test_every_command_has_help_that_names_itself(monkeypatch, capsys, name):
     text = helped(monkeypatch, capsys, name)
     starts = {"run": "  elastrace run", "sweep": "  elastrace run", "study": "  elastrace study"}
-    assert starts.get(name, f"usage: elastrace {name}") in text
+    assert starts.get(name, f"Usage: elastrace {name}") in text
 
 
 @pytest.mark.parametrize(
     ("name", "part"), [(name, part) for name, each in commands().items() for part in each.parts]
 )
 def test_every_part_of_a_command_has_help(monkeypatch, capsys, name, part):
-    assert f"usage: elastrace {name}" in helped(monkeypatch, capsys, name, part)
+    assert f"Usage: elastrace {name}" in helped(monkeypatch, capsys, name, part)
 
 
 @pytest.mark.parametrize(

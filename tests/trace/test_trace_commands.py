@@ -221,7 +221,7 @@ def test_help_teaches(capsys):
         main(["show", "--help"])
     assert caught.value.code == 0
     out = capsys.readouterr().out
-    for text in ("FILE_OR_NAME", "itp195", "exit codes"):
+    for text in ("FILE_OR_NAME", "itp195", "Exit codes"):
         assert text in out
 
 
