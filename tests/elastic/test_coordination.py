@@ -56,6 +56,7 @@ def test_a_job_that_is_resumed_elects_anew(launcher, tmp_path):
         world.until_change(world.start((0, 1), step_s=STEP_S))
         world.do(ChangeKind.SUSPEND)
         world.do(ChangeKind.RESUME, (0,))
+        world.until_step(world.reports[-1].step + 50)  # a lone worker trains while it elects
         world.backend.set_target_step("job", 0)
         world.until_end()
     finally:
