@@ -35,8 +35,10 @@ env: $(INSTALLED) ## Make .venv with the exact versions of requirements.lock
 
 run: $(INSTALLED) ## The main job: real training under elastic backends, then the report
 	@$(PY) -m harness study=main
-	@$(PY) -m reports study=main --results results/runs --out results/site/main
-	@$(PY) -m harness.tracking fill --results results/runs --report results/site/main
+# Quiet, so that the study's answer is the last thing on the screen; errors still show.
+	@$(PY) -m reports study=main --results results/runs --out results/site/main > /dev/null
+	@$(PY) -m harness.tracking fill --results results/runs --report results/site/main > /dev/null
+	@echo
 	@echo "Report: results/site/main/index.html"
 	@echo "MLflow: make ui"
 
