@@ -17,6 +17,10 @@ SYSTEM = ("scheduler", "backend", "placement", "launcher", "scaling")
 _LEAST_NUMBERS = 3
 """Fewest values of a number for which a trend is told."""
 _NO_INPUT = frozenset({"launcher", "tracking"})
+_ONLY_OBSERVES = frozenset(
+    {"engine.check_reference", "engine.digest_every", "engine.evidence", "engine.evidence_steps"}
+)
+"""Options that change what is checked or kept of a replay, and not the replay."""
 _LONGEST = 24
 """Longest value of an option in a name."""
 
@@ -89,7 +93,11 @@ def subjects(runs: Sequence[StoredRun]) -> list[Subject]:
     # Options of a group make systems where the group was varied; else those of a single group.
     varied = [g for g in ("backend", *SYSTEM) if any(n.split(".")[0] == g for n in names)]
     system = [n for n in names if n.split(".")[0] in (chosen or varied[:1])]
-    inputs = [n for n in names if n not in system and n.split(".")[0] not in _NO_INPUT]
+    inputs = [
+        name
+        for name in names
+        if not (name in system or name.split(".")[0] in _NO_INPUT or name in _ONLY_OBSERVES)
+    ]
     groups = sorted({name.split(".")[0] for name in system}, key=SYSTEM.index)
     of_group = {group: [n for n in system if n.split(".")[0] == group] for group in groups}
     labels = {g: labelled([_of(own, names) for own in options]) for g, names in of_group.items()}

@@ -169,6 +169,17 @@ def test_backends_are_told_by_their_pauses(tmp_path):
     )
 
 
+def test_a_check_after_the_replay_makes_no_other_input():
+    runs = []
+    for backend, jct in (("stop_free", 90.0), ("stop_resume", 100.0), ("virtual_thread", 95.0)):
+        run = stored(backend=backend, live=True, jct_mean_s=jct)
+        run.config["engine"]["check_reference"] = backend == "virtual_thread"
+        runs.append(run)
+    found = told(*runs)
+    assert found.sentences[0].startswith("stop_free has the shortest mean JCT")
+    assert all(row[2] for row in found.rows)
+
+
 def test_live_runs_answer_and_simulated_ones_tell_the_error_of_the_simulator():
     runs = [
         stored(scheduler=name, live=live, jct_mean_s=value * (1.0 if live else 1.02))
