@@ -43,6 +43,13 @@ def answer(runs: Sequence[StoredRun]) -> Block | None:
     return Block(sentences, block.header, block.rows, note.strip())
 
 
+def varied_number(runs: Sequence[StoredRun]) -> str | None:
+    """Return the word for the number that a sweep varied on purpose; None if it varied none."""
+    found = subjects(runs)
+    number = number_of(found)
+    return number.word if number is not None and _is_subject(number, found) else None
+
+
 def _of(found: Sequence[Subject]) -> Block:
     if len(found) == 1:
         return single.one(found[0])

@@ -108,6 +108,10 @@ class Contrast:
         said = sorted({subject.level for subject in self._cells[level].values()})
         return levels.with_level(level, " or ".join(said)) if self._names_schedulers else level
 
+    def named(self, level: str) -> str:
+        """Return the name of a level for sentences: that of a whole system as tables show it."""
+        return self.shown(level) if " / " in level else level
+
     @property
     def _names_schedulers(self) -> bool:
         return any("scheduler" in subject.factors for subject in self._found)

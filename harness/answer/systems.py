@@ -99,20 +99,19 @@ def sentence(contrast: Contrast, measure: Measure, where: str = "") -> str:
         return f"{start}{noun} is the same for {what}, {measure.show(values[base])}."
     ends = span(measure.show(values[best]), measure.show(values[leaders[-1]]))
     over = _over(contrast, measure, leaders[-1], best)
+    names = [contrast.named(level) for level in leaders]
     if len(leaders) == len([name for name in known if not contrast.is_bound(name)]) > 1:
-        what = (
-            f"the {counted(len(leaders), contrast.what)}" if len(leaders) > 2 else listed(leaders)
-        )
+        what = f"the {counted(len(leaders), contrast.what)}" if len(leaders) > 2 else listed(names)
         return f"{start}{noun} is not distinguishable between {what}: {ends}{over}."
     if len(leaders) > 1:
-        text = f"{start}{listed(leaders)} {measure.best[1]}, {ends}, and are not distinguishable"
+        text = f"{start}{listed(names)} {measure.best[1]}, {ends}, and are not distinguishable"
         if base not in leaders:
-            text += f"; {base}: {measure.show(values[base])}"
+            text += f"; {contrast.named(base)}: {measure.show(values[base])}"
         return f"{text}{over}."
     if measure.heading == _PAUSE:
         told = _pause(contrast, measure, best, base, values)
         return start + told if told else ""
-    text = f"{start}{best} {measure.best[0]}, {measure.show(values[best])}"
+    text = f"{start}{names[0]} {measure.best[0]}, {measure.show(values[best])}"
     if best == base:
         ranked = [n for n in contrast.ranked(measure) if n in known and n != best]
         other = next((n for n in ranked if not contrast.is_bound(n)), ranked[0])
@@ -120,12 +119,13 @@ def sentence(contrast: Contrast, measure: Measure, where: str = "") -> str:
         if found is None:
             return ""
         told = said(found, "it", measure.is_share)
-        return f"{text}; the next, {other}, is {told}{scope(contrast, found)}."
+        return f"{text}; the next, {contrast.named(other)}, is {told}{scope(contrast, found)}."
     found = contrast.difference(measure, best, base)
     if found is None:
         return ""
     worst = "" if contrast.is_usual(base) else ", the worst"
-    return f"{text}: {said(found, base, measure.is_share)}{worst}{scope(contrast, found)}."
+    told = said(found, contrast.named(base), measure.is_share)
+    return f"{text}: {told}{worst}{scope(contrast, found)}."
 
 
 def _pause(
@@ -137,9 +137,9 @@ def _pause(
         return ""
     ratio = values[other] / values[best] if values[best] else 0.0
     longer = f": {times(ratio)} longer" if ratio >= _LARGE else ""
-    text = f"{best} stops training for {measure.show(values[best])} at the median"
+    text = f"{contrast.named(best)} stops training for {measure.show(values[best])} at the median"
     end = scope(contrast, found)
-    return f"{text}, {other} for {measure.show(values[other])}{longer}{end}."
+    return f"{text}, {contrast.named(other)} for {measure.show(values[other])}{longer}{end}."
 
 
 def _over(contrast: Contrast, measure: Measure, one: str, other: str) -> str:
@@ -170,7 +170,12 @@ def _table(
     ranked = contrast.ranked(first)
     others = [m for m in measures if m is not first and m.values and m.varies]
     columns = others[: MOST_COLUMNS - 3]
-    header = (contrast.what, first.heading, f"vs {base}", *(m.heading for m in columns))
+    header = (
+        contrast.what,
+        first.heading,
+        f"vs {contrast.named(base)}",
+        *(m.heading for m in columns),
+    )
     shown = ranked
     if len(ranked) > MOST_ROWS:
         shown = ranked[:MOST_ROWS]

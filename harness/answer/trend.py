@@ -38,7 +38,8 @@ def along(found: Sequence[Subject], number: Number) -> Block | None:
     named = _named(last, first)
     for name in named:
         if name in trends:
-            sentences.append(_grows(first, name, trends[name], number, len(rows.levels)))
+            of = f" of {rows.named(name)}" if len(rows.levels) > 1 else ""
+            sentences.append(_grows(first, of, trends[name], number))
     for value in (values[-1], values[0]):
         if len(ends[value].known(first)) > 1 and len(sentences) < 3:
             sentences.append(sentence(ends[value], first, f"At {number.at(value)}"))
@@ -50,7 +51,7 @@ def along(found: Sequence[Subject], number: Number) -> Block | None:
     base = last.baseline(first) if len(last.known(first)) > 1 else None
     header = [f"{first.heading} by {last.what}" if len(rows.levels) > 1 else first.heading]
     header += [number.at(value) for value in shown]
-    header += ["last vs first", *([f"vs {base} at the last"] if base else [])]
+    header += ["last vs first", *([f"vs {rows.named(base)} at the last"] if base else [])]
     order = last.ranked(first) + [n for n in rows.levels if n not in last.levels]
     cells = []
     for name in order[:MOST_ROWS]:
@@ -109,9 +110,9 @@ def _named(last: Contrast, measure: Measure) -> list[str]:
     return [*dict.fromkeys([best, last.baseline(measure)])]
 
 
-def _grows(measure: Measure, name: str, trend: _Trend, number: Number, num_rows: int) -> str:
+def _grows(measure: Measure, of: str, trend: _Trend, number: Number) -> str:
     start, end = measure.show(trend.first), measure.show(trend.last)
-    what = capital(measure.noun) + (f" of {name}" if num_rows > 1 else "")
+    what = capital(measure.noun) + of
     found = trend.difference
     if found.side == 0 or (found.is_ratio and abs(found.value - 1) < _LEAST_CHANGE):
         same = "stays the same" if trend.first == trend.last else "does not change distinguishably"

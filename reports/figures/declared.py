@@ -22,5 +22,8 @@ class Declared:
     general_place: int | None = None
     """Position among the figures that are drawn by default. None: the figure is drawn only if a
     study or ``--figures`` names it."""
+    carries_answer: bool = True
+    """False if a page shows the figure further down even if its study names it first: it tells what
+    happened, and compares nothing."""
     is_always_drawn: bool = False
     """True if every page shows the figure, after the named figures."""

@@ -30,6 +30,9 @@ _DROPPED = ("jobs_refused", "jobs_failed")
 _LEAST_ON_AXIS, _MOST_ROWS = 3, 4
 """Smallest number of values for which an option has its own axis although other options vary too.
 Then the largest number of combinations of the other options, each of which has a row of panels."""
+_MOST_TOLD, _OTHERS = 8, "#C9CED4"
+"""Most systems with colours of their own, and the colour of the others."""
+_GREY = " Grey: the systems beyond the eight with the shortest mean JCT; the table names them."
 _ROOM = 1.06
 """Height of a panel over its highest value."""
 _BOUND = "bound (no system)"
@@ -62,7 +65,8 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
     for run in runs:
         rows_of.setdefault(_point(options[run.run_id], across), []).append(run)
     axis = _Axis.of(along, points.values())
-    looks, shown = style.Looks({run.system for run in runs}), labels(runs)
+    told = _told(runs)
+    looks, shown = style.Looks(told), labels(runs)
     dropping = {run.system for run in runs if any(map(run.metrics.get, _DROPPED))}
     figure = style.new_figure(3.6 if len(rows_of) == 1 else 0.8 + 2.4 * len(rows_of))
     panels = figure.subplots(len(rows_of), len(_PANELS), squeeze=False)
@@ -73,7 +77,7 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
             left_out = dropping if metric == "jct_mean_s" else set()
             curves = _curves(rows_of[point], points, metric, unit, left_out)
             least = _bounds(rows_of[point], points, bound, unit)
-            _draw_curves(panel, axis, curves, looks, shown)
+            _draw_curves(panel, axis, curves, looks, shown, told)
             _draw_bound(panel, axis, least)
             axis.finish(panel)
             panel.set_title(title)
@@ -88,12 +92,31 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
             caption="Means over trials, with their 95% intervals (Student's t; bars, and ± in "
             "the table) from 5 trials on. The bound is not a system: by the profile no schedule "
             "can be better, and perhaps none can be as good. A scheduler that refuses jobs, or "
-            "whose jobs fail, has no mean JCT here, because the mean would leave out those jobs.",
+            "whose jobs fail, has no mean JCT here, because the mean would leave out those jobs."
+            + (_GREY if len({run.system for run in runs}) > len(told) else ""),
             run_ids=[run.run_id for run in runs],
             figure=figure,
             table=Table(["system", *(f"{axis.label} {_said(v)}" for v in axis.places)], rows),
         )
     ]
+
+
+def _told(runs: Sequence[ReportRun]) -> set[str]:
+    """Return the systems with colours: all, or the best by the first metric if there are many."""
+    systems = {run.system for run in runs}
+    metric = _PANELS[0][0]
+    means = {
+        system: fmean(values)
+        for system in systems
+        if (
+            values := [
+                r.metrics[metric] for r in runs if r.system == system and metric in r.metrics
+            ]
+        )
+    }
+    if len(systems) <= _MOST_TOLD:
+        return systems
+    return {*sorted(means, key=lambda system: (means[system], system))[:_MOST_TOLD]}
 
 
 @dataclass(frozen=True)
@@ -212,21 +235,24 @@ def _draw_curves(
     curves: Mapping[str, Mapping[_Point, Estimate]],
     looks: style.Looks,
     shown: Mapping[str, str],
+    told: set[str],
 ) -> None:
     for number, (system, own) in enumerate(curves.items(), 1):
         known = [point for point in axis.places if point in own]
         xs = [axis.places[point] for point in known]
         ys = [own[point].mean for point in known]
         halves = [own[point].half_width or 0.0 for point in known]
-        look = looks.line(system)
+        look: dict[str, Any] = {"color": _OTHERS, "zorder": 1}
+        look = looks.line(system) if system in told else look
         if not axis.is_number:  # markers next to each other, without lines
             shift = number / (len(curves) + 1) - 0.5
             xs = [x + 0.6 * shift for x in xs]
             look["linestyle"] = "none"
         size = 3.5 if axis.is_number else 6
-        panel.plot(xs, ys, label=shown[system], marker="o", markersize=size, **look)
+        label = shown[system] if system in told else "other systems"
+        panel.plot(xs, ys, label=label, marker="o", markersize=size, **look)
         if any(halves):
-            colour = looks.colour(system)
+            colour = look["color"]
             panel.errorbar(xs, ys, halves, fmt="none", ecolor=colour, elinewidth=1, capsize=2)
 
 

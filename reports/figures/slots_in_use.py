@@ -126,4 +126,4 @@ def _sum(periods: Sequence[GrantRecord | OutageRecord], width: Floats) -> tuple[
     return moments, np.cumsum(total)
 
 
-FIGURE = Declared(draw, tables=("grants", "outages"), general_place=2)
+FIGURE = Declared(draw, tables=("grants", "outages"), general_place=2, carries_answer=False)

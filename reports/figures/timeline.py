@@ -24,6 +24,8 @@ MAX_DRAWN = 12
 MAX_BYTES = 600_000
 _RASTER_FROM = 1500
 _LABELS_UP_TO = 400
+_TITLE_LETTERS, _MOST_KEYS = 95, 8
+"""Letters that fit into the title of a chart, and entries that fit into a row of the legend."""
 _TINTS = (0.72, 0.5, 0.62)
 _DOWN: dict[str, Any] = {
     "facecolor": style.GRID, "edgecolor": "#BFC5CC", "hatch": "xxxx", "lw": 0,
@@ -32,43 +34,75 @@ _DOWN: dict[str, Any] = {
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
-    """Return one chart for the first trial of each setting, engine and system, live runs first."""
-    firsts = [
-        trials[0]
-        for trials in groups(
-            sorted(runs, key=lambda run: not run.is_live), "setting", "engine", "system"
-        ).values()
-    ]
+    """Return one figure for each setting: a chart for the first trial of each engine and system,
+    live runs first, on one axis of time."""
+    live_first = sorted(runs, key=lambda run: not run.is_live)
+    looks = style.Looks(w for run in live_first if _is_small(run) for w in _workloads(run))
     drawings = []
-    looks = style.Looks(workload for run in firsts for workload in _workloads(run))
-    for number, run in enumerate(firsts[:MAX_DRAWN], 1):
-        title = f"{TITLE}: {run.label}, {run.engine} ({run.setting})"
-        name = f"timeline-{number}"
-        size = run.stored.table_bytes("grants")
-        if not 0 < size <= MAX_BYTES:
+    for number, ((setting,), inside) in enumerate(groups(live_first, "setting").items(), 1):
+        firsts = [trials[0] for trials in groups(inside, "engine", "system").values()]
+        fitting = [run for run in firsts if _is_small(run)]
+        title, name = f"{TITLE}s: {setting}", f"timeline-{number}"
+        left_out = [run for run in firsts if run not in fitting[:MAX_DRAWN]]
+        if fitting:
+            drawings.append(_charts(fitting[:MAX_DRAWN], name, title, looks, len(left_out)))
+        else:
+            sizes = [run.stored.table_bytes("grants") for run in left_out]
+            size = f"{min(sizes):,}" + (f" to {max(sizes):,}" if len(sizes) > 1 else "")
             reason = (
-                f"{run.run_id} has {size:,} bytes of records of held slots; charts are drawn for 1 "
-                f"to {MAX_BYTES:,}."
+                f"{left_out[0].run_id} and others of {setting} have {size} bytes of records of held"
+                f" slots; charts are drawn for 1 to {MAX_BYTES:,}."
             )
             drawings.append(Drawing(name, title, missing=reason))
-            continue
-        drawings.append(_chart(run, name, title, looks))
-    if len(firsts) > MAX_DRAWN:
-        left = ", ".join(run.run_id for run in firsts[MAX_DRAWN:][:6])
-        reason = (
-            f"{len(firsts) - MAX_DRAWN} more are not drawn (first: {left}); select fewer runs"
-            " with --results DIR or study=NAME."
-        )
-        drawings.append(Drawing("timeline-more", f"{TITLE}: more runs", missing=reason))
     return drawings or [Drawing("timeline", TITLE, missing="No run was selected.")]
 
 
-def _chart(run: ReportRun, name: str, title: str, looks: style.Looks) -> Drawing:
-    longest = max(grant.end_s for grant in run.grants)
+def _is_small(run: ReportRun) -> bool:
+    return 0 < run.stored.table_bytes("grants") <= MAX_BYTES
+
+
+def _charts(
+    runs: Sequence[ReportRun], name: str, title: str, looks: style.Looks, num_left_out: int
+) -> Drawing:
+    longest = max(grant.end_s for run in runs for grant in run.grants)
     seconds, unit = style.time_unit(longest)
+    heights = [min(0.35 + 0.2 * run.num_slots, 4.0 if len(runs) == 1 else 2.4) for run in runs]
+    figure = style.new_figure(0.9 + sum(height + 0.3 for height in heights))
+    axes = figure.subplots(
+        len(runs), 1, sharex=True, squeeze=False, gridspec_kw={"height_ratios": heights}
+    )[:, 0]
+    for axis, run in zip(axes, runs, strict=True):
+        _chart(axis, run, looks, seconds, longest / seconds)
+    axes[-1].set_xlabel(f"time since the start of the run ({unit})")
+    handles = [
+        Patch(facecolor=_mixed(looks.colour(workload), _TINTS[0]), label=workload)
+        for workload in sorted({w for run in runs for w in _workloads(run)})
+    ]
+    handles.append(
+        Patch(facecolor="none", edgecolor=style.INK, hatch="/////", lw=0, label="change")
+    )
+    has_outages = any(run.outages for run in runs)
+    if has_outages:
+        handles.append(Patch(**_DOWN, label="slot down"))
+    figure.legend(handles=handles, loc="outside upper left", ncols=min(len(handles), _MOST_KEYS))
+    style.put_note(figure, runs)
+    more = f" {num_left_out} more are not drawn." if num_left_out else ""
+    return Drawing(
+        name=name,
+        title=title,
+        caption="Each box is a job on its slots; the colour is the workload, hatching a change"
+        " in progress (start, rescale, suspension), during which the slots are held. All charts"
+        " have one axis of time."
+        + (" Crossed grey: the slot was down." if has_outages else "")
+        + more,
+        run_ids=[run.run_id for run in runs],
+        figure=figure,
+    )
+
+
+def _chart(axis: Axes, run: ReportRun, looks: style.Looks, seconds: float, longest: float) -> None:
+    """Draw the slots that the jobs of one run held, on an axis that ends at ``longest``."""
     order = {job_id: index for index, job_id in enumerate(_by_arrival(run))}
-    figure = style.new_figure(min(1.5 + 0.22 * run.num_slots, 5.2))
-    axis = figure.subplots()
     boxes, colours = [], []
     raster = len(run.grants) > _RASTER_FROM
     for row in run.grants:
@@ -82,34 +116,14 @@ def _chart(run: ReportRun, name: str, title: str, looks: style.Looks) -> Drawing
     axis.add_collection(PolyCollection(boxes, facecolors=colours, rasterized=raster, **edge))
     _shade_outages(axis, run, seconds)
     _hatch_changes(axis, run, seconds, raster)
-    axis.set_xlim(0, longest / seconds)
+    axis.set_xlim(0, longest)
     axis.set_ylim(run.num_slots - 0.5, -0.5)
     if len(run.grants) <= _LABELS_UP_TO:
-        _label_jobs(axis, run, seconds, longest / seconds)
-    axis.set_xlabel(f"time since the start of the run ({unit})")
+        _label_jobs(axis, run, seconds, longest)
+    axis.set_title(style.shorten(f"{run.label}, {run.engine}", _TITLE_LETTERS))
     axis.set_ylabel("slot (index)")
-    axis.yaxis.set_major_locator(MaxNLocator(8, integer=True))
+    axis.yaxis.set_major_locator(MaxNLocator(min(8, run.num_slots), integer=True))
     axis.grid(visible=False, axis="y")
-    handles = [
-        Patch(facecolor=_mixed(looks.colour(workload), _TINTS[0]), label=workload)
-        for workload in sorted(_workloads(run))
-    ]
-    handles.append(
-        Patch(facecolor="none", edgecolor=style.INK, hatch="/////", lw=0, label="change")
-    )
-    if run.outages:
-        handles.append(Patch(**_DOWN, label="slot down"))
-    figure.legend(handles=handles, loc="outside upper left", ncols=len(handles))
-    style.put_note(figure, [run])
-    return Drawing(
-        name=name,
-        title=title,
-        caption="Each box is a job on its slots; the colour is the workload, hatching a change"
-        " in progress (start, rescale, suspension), during which the slots are held."
-        + (" Crossed grey: the slot was down." if run.outages else ""),
-        run_ids=[run.run_id],
-        figure=figure,
-    )
 
 
 def _workloads(run: ReportRun) -> set[str]:
@@ -181,4 +195,4 @@ def _label_jobs(axis: Axes, run: ReportRun, seconds: float, span: float) -> None
             axis.text(middle, (low + high) / 2, text, clip_on=True, **place)
 
 
-FIGURE = Declared(draw, general_place=3)
+FIGURE = Declared(draw, general_place=3, carries_answer=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -232,7 +233,25 @@ def name(runs: Iterable[StoredRun]) -> list[ReportRun]:
         setting += _differences(values, beside, _SETTING)
         engine += _differences(values, beside_on_engine, ("engine",))
         named.append(ReportRun(run, ", ".join(setting), ", ".join(system), ", ".join(engine)))
+    named = _without_untrained(named)
     return sorted(named, key=lambda r: (r.setting, not r.is_live, r.engine, r.system, r.trial))
+
+
+def _without_untrained(named: Sequence[ReportRun]) -> list[ReportRun]:
+    """Return the runs without the pool of workloads in the names of settings that nothing trained.
+
+    Settings that only their pools tell apart keep them.
+    """
+    pools = {r.setting: f", {_choices(r.stored).get('workload', '?')} workloads" for r in named}
+    trained = {run.setting for run in named if run.is_live}
+    short = {setting: setting.replace(pool, "", 1) for setting, pool in pools.items()}
+    taken = Counter([*short.values(), *trained])
+    return [
+        run
+        if run.setting in trained or taken[short[run.setting]] > 1
+        else replace(run, setting=short[run.setting])
+        for run in named
+    ]
 
 
 def groups(runs: Sequence[ReportRun], *names: str) -> dict[tuple[str, ...], list[ReportRun]]:

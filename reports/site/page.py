@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from string import Template
 
+from harness.answer.answer import answer
+from harness.answer.block import Block
 from harness.comparison import as_recorded, assumptions
 from harness.files.bounded_file import parse_json, read_text
 from harness.files.gz_text import text_path
@@ -18,8 +20,10 @@ from harness.results import verification_levels as levels
 from harness.results.archive import shown
 from harness.results.store import CONFIG, MANIFEST
 from reports.drawing import style, table_files
-from reports.drawing.figure import Drawing
+from reports.drawing.figure import Drawing, Table
 from reports.drawing.files import FORMATS, save_all
+from reports.figures import FIGURES
+from reports.perfetto.files import perfetto_path
 from reports.runs.selection import ReportRun, SelectionError
 from reports.site import about
 
@@ -27,6 +31,8 @@ INDEX, TABLES_INDEX = "figures.json", "tables.json"
 """Files that list every figure with its files and runs, and every table with its files."""
 _REMOVED = frozenset({*FORMATS, *table_files.FORMATS})
 """Suffixes of files of an earlier report that may be removed."""
+_MOST_LEADING = 2
+"""Most figures of a page that are shown unfolded, below the answer."""
 _TEMPLATES = Path(__file__).with_name("templates")
 
 
@@ -61,6 +67,7 @@ def write(
     _remove_earlier(out)
     written, entries, sections, tables, table_entries = [], [], [], [], []
     saved = save_all(out / "figures", [drawing for _, drawing in drawings], formats)
+    leading = _leading(drawings)
     for (group, drawing), files in zip(drawings, saved, strict=True):
         picture = ""
         if files:
@@ -78,26 +85,34 @@ def write(
             table_entries.append({"files": [str(file.relative_to(out)) for file in own]})
             table_links = downloads("Table", own, out)
         shown_runs = [by_id[run_id] for run_id in drawing.run_ids if run_id in by_id]
-        sections.append(_section(drawing, picture, table_links, shown_runs))
+        section = _section(drawing, picture, table_links, shown_runs)
+        sections.append(section if drawing in leading else _folded(drawing, section))
+    told_first = [each for (_, d), each in zip(drawings, sections, strict=True) if d in leading]
+    told_after = [each for (_, d), each in zip(drawings, sections, strict=True) if d not in leading]
     template, *style_sheets = (
         (_TEMPLATES / name).read_text(encoding="utf-8")
         for name in ("study.html", "style.css", "claims.css")
     )
+    in_order = [*leading, *(drawing for _, drawing in drawings if drawing not in leading)]
+    block = answer([run.stored for run in runs])
     page = Template(template).substitute(
         style="".join(style_sheets),
         home=f'<p><a href="{home}">← the whole report</a></p>' if home else "",
         claims=claims,
         note=f'<p class="missing">{html.escape(note)}</p>' if note else "",
         title=html.escape(title),
+        answer=answer_html(block) if block is not None else "",
         told=_told(runs),
         description=f'<p class="lead">{html.escape(description)}</p>' if description else "",
         summary=html.escape(_summary(runs)),
         command=html.escape(command),
         levels=html.escape(levels.MEANING),
-        contents="\n".join(_link(drawing) for _, drawing in drawings),
-        sections="\n".join(sections),
+        contents="\n".join(_link(drawing) for drawing in in_order),
+        first="\n".join(told_first),
+        sections="\n".join(told_after),
         mlflow=_in_mlflow(runs),
-        runs="\n".join(_facts(run) for run in runs),
+        runs="\n".join(_facts(run, out) for run in runs),
+        num_runs=_counted_runs(runs),
     )
     for name, text in (
         ("index.html", page),
@@ -164,6 +179,35 @@ def _picture(drawing: Drawing, files: Sequence[Path]) -> str:
     return f'<div class="card"><img alt="{alt}" src="data:image/{kind};base64,{data}"></div>'
 
 
+def answer_html(block: Block) -> str:
+    """Return an answer block in HTML: its sentences, its table, and how the table was made."""
+    sentences = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in block.sentences)
+    table = Table(block.header, block.rows).to_html() if block.rows else ""
+    note = f'<p class="small">{html.escape(block.note)}</p>' if block.note else ""
+    return f'<div class="answer">{sentences}</div>{table}{note}'
+
+
+def _leading(drawings: Sequence[tuple[str, Drawing]]) -> list[Drawing]:
+    """Return the one or two drawings that carry the answer: of the first figures that do."""
+    able = [
+        (group, drawing)
+        for group, drawing in drawings
+        if FIGURES[group].carries_answer and drawing.figure is not None
+    ]
+    firsts = dict(reversed(able))
+    of_each = [drawing for _, drawing in able if drawing in firsts.values()]
+    return [*of_each, *(drawing for _, drawing in able if drawing not in of_each)][:_MOST_LEADING]
+
+
+def _folded(drawing: Drawing, section: str) -> str:
+    """Return a section that is closed until the reader opens it."""
+    return f"<details class=fold><summary>{html.escape(drawing.title)}</summary>{section}</details>"
+
+
+def _counted_runs(runs: Sequence[ReportRun]) -> str:
+    return f"{len(runs):,} run{'s' if len(runs) != 1 else ''}"
+
+
 def _section(drawing: Drawing, picture: str, table_links: str, runs: Sequence[ReportRun]) -> str:
     parts = [f'<section id="{drawing.name}">', f"<h2>{html.escape(drawing.title)}</h2>"]
     if drawing.missing:
@@ -209,7 +253,7 @@ def _drawn_from(runs: Sequence[ReportRun]) -> str:
     items = "".join(
         f'<li><a href="#{_anchor(run)}">{html.escape(run.run_id)}</a></li>' for run in runs
     )
-    count = f"{len(runs):,} run{'s' if len(runs) != 1 else ''}"
+    count = _counted_runs(runs)
     return f'<details><summary>Drawn from {count}</summary><ul class="runs">{items}</ul></details>'
 
 
@@ -236,7 +280,7 @@ def _summary(runs: Sequence[ReportRun]) -> str:
     return f"{text}. {style.note(runs).partition('; ')[2].capitalize()}".rstrip(". ") + "."
 
 
-def _facts(run: ReportRun) -> str:
+def _facts(run: ReportRun, out: Path) -> str:
     manifest = run.stored.manifest
     hardware, trace = manifest.get("hardware", {}), manifest.get("trace", {})
     profile = manifest.get("profile", {})
@@ -267,10 +311,13 @@ def _facts(run: ReportRun) -> str:
     )
     config = shown(text_path(run.stored.path, CONFIG))
     again = f"python -m harness --from {shlex.quote(str(config))}"
+    timeline = perfetto_path(out, run.run_id)
+    link = timeline.relative_to(out).as_posix() if timeline else ""
+    opened = f'<p>Timeline for <a href="{html.escape(link)}" download>Perfetto</a></p>'
     return (
         f"<details><summary>{html.escape(run.run_id)}</summary>"
         f'<dl id="{_anchor(run)}">{rows}</dl>'
-        f"<p>Run it again: <code>{html.escape(again)}</code></p></details>"
+        f"<p>Run it again: <code>{html.escape(again)}</code></p>{opened if link else ''}</details>"
     )
 
 

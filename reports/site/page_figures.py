@@ -8,10 +8,14 @@ from dataclasses import dataclass
 
 import matplotlib as mpl
 
+from harness.answer.answer import varied_number
 from reports.drawing import style
 from reports.drawing.figure import Drawing
 from reports.figures import ALWAYS, FIGURES, GENERAL
 from reports.runs.selection import ReportRun
+
+_SENSITIVITY = "sensitivity"
+"""Figure over the values of a varied number."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +36,7 @@ def draw(runs: Sequence[ReportRun], asked: Sequence[str]) -> PageFigures:
         runs: runs of the page, at least one.
         asked: names of figures; empty for the general ones.
     """
-    wanted = asked or GENERAL
+    wanted = asked or (*_over_number(runs), *GENERAL)
     drawings: list[tuple[str, Drawing]] = []
     impossible: list[str] = []
     partly: dict[str, int] = {}
@@ -50,6 +54,12 @@ def draw(runs: Sequence[ReportRun], asked: Sequence[str]) -> PageFigures:
         with mpl.rc_context(style.RC):
             drawings += [(figure, drawing) for drawing in FIGURES[figure].draw(whole)]
     return PageFigures(drawings, _note(impossible, partly, len(runs), sorted(lacking)))
+
+
+def _over_number(runs: Sequence[ReportRun]) -> tuple[str, ...]:
+    """Return the figure over a number if the runs of a sweep differ in one, seeds excluded."""
+    swept = len({run.study for run in runs}) == 1 and varied_number([run.stored for run in runs])
+    return (_SENSITIVITY,) if swept else ()
 
 
 def _note(

@@ -226,7 +226,7 @@ def of_study(run: StoredRun, study: str) -> StoredRun:
 
 def test_a_legend_of_long_names_leaves_room_for_the_figure(tmp_path: Path) -> None:
     run = write_run(tmp_path)
-    options = [{"option": f"{number:02d}" + "x" * 26, "y" * 60: number} for number in range(12)]
+    options = [{"option": f"{number:02d}" + "x" * 26, "y" * 60: number} for number in range(8)]
     runs = name(renamed(run, str(number), **each) for number, each in enumerate(options))
     with mpl.rc_context(style.RC):
         (drawing,) = jct_distribution.draw(runs)
@@ -237,6 +237,19 @@ def test_a_legend_of_long_names_leaves_room_for_the_figure(tmp_path: Path) -> No
     assert drawing.figure.axes[0].get_window_extent().height > 150
     (legend,) = drawing.figure.legends
     assert legend.get_window_extent().x1 <= drawing.figure.bbox.width, "names are not cut"
+
+
+def test_more_than_eight_systems_have_a_panel_each(tmp_path: Path) -> None:
+    run = write_run(tmp_path)
+    runs = name(renamed(run, str(number), option=f"{number:02d}") for number in range(9))
+    with mpl.rc_context(style.RC):
+        (drawing,) = jct_distribution.draw(runs)
+    assert drawing.figure is not None
+    shown = [axis for axis in drawing.figure.axes if axis.get_visible()]
+    titles = [axis.get_title(loc="left") for axis in shown]
+    assert len({*titles}) == len(titles) == 9
+    assert all(len(axis.lines) == 9 for axis in shown), "the others are grey"
+    assert not drawing.figure.legends
 
 
 def test_a_long_title_of_a_panel_has_its_numbers_in_a_second_line(tmp_path: Path) -> None:
@@ -378,7 +391,7 @@ def test_names_come_from_the_stored_configuration_alone(tmp_path: Path) -> None:
     (run,) = name([load_run(path)])
     assert isinstance(run, ReportRun)
     assert run.system == "renamed / stop_resume"
-    assert run.setting == "five_jobs on cpu4, tiny workloads"
+    assert run.setting == "five_jobs on cpu4"  # nothing trained the pool of workloads
 
 
 def test_time_units_suit_the_length() -> None:

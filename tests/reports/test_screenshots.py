@@ -54,6 +54,8 @@ def test_faults_of_a_layout_are_found(tmp_path: Path) -> None:
         "<nav style='width: 30px; overflow: auto'>longer_than_it_is_wide</nav>"
         "<img alt='lost' src='lost.png' style='width: 5px; height: 5px'>"
         "<section id='bare'><h2>title</h2></section>"
+        "<details><summary>more</summary><p style='width: 2000px'>folded</p></details>"
+        "<script>console.error('told'); absent();</script>"
         "<div style='overflow-x: auto'><table style='width: 3000px'><td>may be wide</table></div>"
         "</main></body>"
     )
@@ -65,6 +67,9 @@ def test_faults_of_a_layout_are_found(tmp_path: Path) -> None:
         'cut: nav "longer_than_it_is_wide"',
         'lies over what is above it: p "over it"',
         'nothing in: section#bare "title"',
+        'unfolded, sticks out: p "folded"',
+        "error: told",
+        "error: Uncaught ReferenceError: absent is not defined",
     ]
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
 
