@@ -138,6 +138,7 @@ def uniform_cluster(
     instruction_set: str | None = None,
     bandwidth_gbytes_per_s: dict[str, float] | None = None,
     shared_speed: list[float] | None = None,
+    addresses: list[str] | None = None,
 ) -> Cluster:
     """Return a cluster of equal hosts; the files in ``configs/cluster/`` call this function.
 
@@ -145,7 +146,8 @@ def uniform_cluster(
     modulo ``num_cores``. So several slots can share the cores of a small machine. With
     ``instruction_set``, workers on these CPU slots use no newer one. ``shared_speed`` has one
     factor for each number of workers on a device, and lets jobs share devices (``Cluster``). The
-    slots of a device are then pinned to the same cores.
+    slots of a device are then pinned to the same cores. ``addresses`` has the address of each host,
+    at which the driver and the other hosts reach it; None means that all hosts are this machine.
 
     Raises:
         ValueError: all contradictions at once, one line each, with the way out.
@@ -190,6 +192,12 @@ def uniform_cluster(
                 f"instruction_set is {instruction_set!r} for devices of type {device_type!r}; only"
                 f" CPU slots have one: leave it out, or name the type {CPU}_{instruction_set}"
             )
+    if addresses is not None and len(addresses) != num_hosts:
+        problems.append(
+            f"addresses has {len(addresses)} entries for {num_hosts} hosts; give one for each host"
+        )
+    elif addresses is not None and len(set(addresses)) < num_hosts:
+        problems.append(f"addresses is {addresses}; no two hosts can have the same one")
     speeds = tuple(shared_speed or ())
     problems += _shared_speed_problems(speeds, slots_per_device) if shared_speed is not None else []
     levels = ("device", "host", "rack", "cluster")
@@ -224,6 +232,7 @@ def uniform_cluster(
                 name=f"host{host:03d}",
                 rack=host // hosts_per_rack,
                 slots=tuple(range(first, len(slots))),
+                **({} if addresses is None else {"address": addresses[host]}),
             )
         )
     return Cluster(name, tuple(hosts), tuple(slots), bandwidths, speeds)

@@ -100,3 +100,6 @@ class Exit:
     is_kill_from_outside: bool = False
     """True if SIGKILL ended the process without a request to the launcher. Then an operator sent
     it, or the system, which ran out of memory."""
+    host_lost: bool = False
+    """True if the launcher lost the whole host; then all its processes have ended. A lost host is a
+    failure of the machine."""

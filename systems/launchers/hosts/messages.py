@@ -1,0 +1,166 @@
+"""Messages between the driver and the agent of a host."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+import msgspec
+
+from harness.contracts.process import Exit, Spares, SpareSpec
+from systems.runtime.wire.control_server import Channels
+from systems.runtime.wire.protocol import Count, Greeting, Inbound, Message, Number, ProcessId
+
+Signal = Annotated[int, msgspec.Meta(ge=1, le=64)]
+
+
+class HostFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Facts of a host as its agent sees them."""
+
+    name: str
+    """Name that the host has for itself."""
+    cores: tuple[Count, ...]
+    """Cores that processes of the agent may use."""
+    memory_bytes: Count
+    packages: dict[str, str]
+    """Versions by package, and Python's own under ``python``."""
+    code_digest: str
+    """Digest of the source files of Elastrace on the host."""
+
+
+class AgentGreeting(Greeting, frozen=True, kw_only=True, omit_defaults=False, tag="agent"):
+    """First message of an agent."""
+
+    host: str
+    """Address of the host, as the cluster has it."""
+    pid: ProcessId
+    facts: HostFacts
+
+    @property
+    def sender(self) -> str:
+        """Name of the agent, for reasons of refusals."""
+        return f"the agent of host {self.host}"
+
+
+class DriverBeat(Message, frozen=True, tag="driver_beat"):
+    """Sign of life of the driver, which the agent answers."""
+
+    sent_s: float
+    """Time of the beat, on the driver's monotonic clock."""
+
+
+class AgentBeat(Message, frozen=True, tag="agent_beat"):
+    """Answer to a beat."""
+
+    sent_s: float
+    """The beat's ``sent_s``."""
+    at_s: float
+    """Time of the answer, on the host's monotonic clock."""
+
+
+class Prepare(Message, frozen=True, tag="prepare"):
+    """Settings of the host's launcher; the first message to an agent."""
+
+    preimport: tuple[str, ...]
+    spares: Count
+
+
+class StartProcess(Message, frozen=True, kw_only=True, tag="start"):
+    """Process to start; the fields are those of ``ProcessSpec``."""
+
+    handle: Count
+    name: str
+    entry: str
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    own_env: dict[str, str]
+    cores: tuple[Count, ...]
+    log_path: str
+    warmth: str
+    slot: Count | None
+
+
+class SignalProcess(Message, frozen=True, tag="signal"):
+    """Signal to a process."""
+
+    handle: Count
+    signum: Signal
+
+
+class WantedSpare(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Process to keep ready; the fields are those of ``SpareSpec``."""
+
+    cores: tuple[Count, ...]
+    env: dict[str, str]
+    prepare: str
+    argv: tuple[str, ...]
+
+    def spec(self, host: str, network: Mapping[str, str]) -> SpareSpec:
+        """Return the specification on a host.
+
+        Args:
+            host: address of the host.
+            network: environment that the host itself adds.
+        """
+        return SpareSpec(host, self.cores, self.env | dict(network), self.prepare, self.argv)
+
+
+class KeepSpares(Message, frozen=True, tag="keep"):
+    """Processes to keep ready, in place of those that were wanted before."""
+
+    spares: tuple[WantedSpare, ...]
+
+    @classmethod
+    def of(cls, spares: Sequence[SpareSpec]) -> KeepSpares:
+        """Return the message for these specifications."""
+        return cls(
+            tuple(
+                WantedSpare(spare.cores, dict(spare.env), spare.prepare, spare.argv)
+                for spare in spares
+            )
+        )
+
+
+class CloseAgent(Message, frozen=True, tag="close"):
+    """Request to end all processes and then the agent."""
+
+
+class ProcessEnd(Message, frozen=True, kw_only=True, tag="end"):
+    """End of a process; the fields are those of ``Exit``."""
+
+    handle: Count
+    returncode: Number
+    reason: str
+    of_machine: bool
+    is_kill_from_outside: bool
+
+    def exit(self) -> Exit:
+        """Return the end as the launcher seam has it."""
+        return Exit(
+            self.handle,
+            self.returncode,
+            self.reason,
+            of_machine=self.of_machine,
+            is_kill_from_outside=self.is_kill_from_outside,
+        )
+
+
+class SpareCounts(Message, frozen=True, kw_only=True, tag="spares"):
+    """Counts of a host's spares; the fields are those of ``Spares``."""
+
+    wanted: Count
+    ready: Count
+    alive: Count
+    used: Count
+    missed: Count
+    failure: str
+
+    def spares(self) -> Spares:
+        """Return the counts as the launcher seam has them."""
+        return Spares(self.wanted, self.ready, self.alive, self.used, self.missed, self.failure)
+
+
+TO_AGENT = Inbound(DriverBeat, Prepare, StartProcess, SignalProcess, KeepSpares, CloseAgent)
+"""Messages that an agent accepts."""
+FROM_AGENTS = Channels({AgentGreeting: Inbound(AgentBeat, ProcessEnd, SpareCounts)})
+"""Greeting and messages that a driver accepts of agents."""
