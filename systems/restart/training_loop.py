@@ -10,6 +10,7 @@ from pathlib import Path
 from harness.contracts.marks import WorkerPhase
 from systems.restart.join import Joined, join
 from systems.restart.order import WorkerOrder
+from systems.runtime.wire.clock import on_driver_clock
 from systems.runtime.wire.control import ControlClient
 from systems.runtime.wire.messages import (
     FirstStep,
@@ -189,7 +190,9 @@ class _Loop:
         if is_first_step:
             phases_s = {**self.phases_s, "first_step": self.ended_at - started}
             self.client.send(
-                FirstStep(progress=self._progress(), started=started, phases_s=phases_s)
+                FirstStep(
+                    progress=self._progress(), started=on_driver_clock(started), phases_s=phases_s
+                )
             )
             self.reported_at = self.ended_at
             self.recent.clear()  # the first step warms up and is no measure of the others
@@ -201,7 +204,7 @@ class _Loop:
     def _progress(self) -> Progress:
         step_s = sum(self.recent) / len(self.recent) if self.recent else 0.0
         samples = self.session.data_state.consumed
-        return Progress(self.session.step, samples, step_s, self.ended_at)
+        return Progress(self.session.step, samples, step_s, on_driver_clock(self.ended_at))
 
     def _flush(self) -> None:
         self.trainer.close()

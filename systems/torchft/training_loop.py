@@ -7,6 +7,7 @@ from copy import deepcopy
 from typing import Any
 
 from harness.contracts.marks import WorkerPhase
+from systems.runtime.wire.clock import on_driver_clock
 from systems.runtime.wire.control import ControlClient
 from systems.runtime.wire.groups import GroupLost
 from systems.runtime.wire.messages import (
@@ -250,7 +251,7 @@ class _Replica:
             step=self.session.step,
             samples=self.session.data_state.consumed,
             step_s=self.interruption.usual_s,
-            ended=self.interruption.ended,
+            ended=on_driver_clock(self.interruption.ended),
         )
 
     # State for other replicas, and from them.

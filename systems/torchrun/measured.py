@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
-
 from torch.distributed.elastic.metrics.api import MetricData, MetricHandler, configure
 
+from systems.runtime.wire.clock import driver_now
 from systems.runtime.wire.control import ControlClient
 from systems.torchrun.messages import Measured
 
@@ -27,7 +26,7 @@ class MetricForwarder(MetricHandler):
         """Send a metric, if it is one of ``MEASURED``, at its end; the value is in milliseconds."""
         phase = MEASURED.get(metric_data.name)
         if phase is not None:
-            ended = time.monotonic()
+            ended = driver_now()
             began = ended - metric_data.value / 1000.0
             self._client.send(Measured(phase=phase, began=began, ended=ended))
 

@@ -59,7 +59,7 @@ class Measured(Message, frozen=True, kw_only=True, tag="measured"):
 
     phase: str
     began: Seconds
-    """Start of the phase, on ``time.monotonic``."""
+    """Start of the phase, on the driver's clock."""
     ended: Seconds
     """End of the phase, on the same clock."""
 

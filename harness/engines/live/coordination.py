@@ -6,7 +6,7 @@ founding of the job to which the worker belongs. ``began`` and ``knew`` are the 
 election began and when it first knew the leader. ``leader`` is the leader's address.
 ``num_messages`` and ``num_bytes`` count the messages between it and the leader that it handled,
 both as a worker and as the leader. ``timed`` has, for the latest of them, the time of sending and
-the microseconds until it was handled. Times are on ``time.monotonic``.
+the microseconds until it was handled. Times are on the driver's clock.
 """
 
 from __future__ import annotations

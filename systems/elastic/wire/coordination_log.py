@@ -1,15 +1,14 @@
 """Log of a worker's coordination: latencies of messages, and its first leader election.
 
 Source: EDL, sections 4.1 and 4.4, which state such times. Every message between a worker and
-the leader, except the greeting, carries its sending time. Its receiver notes the latency. All of
-a job's workers are on one host here, where CLOCK_MONOTONIC is one clock. Across hosts the
-latencies would be meaningless. ``harness.engines.live.coordination`` reads the log.
+the leader, except the greeting, carries its sending time. Its receiver notes the latency. Times
+are on the driver's clock, so a latency across hosts has the error of two offsets.
+``harness.engines.live.coordination`` reads the log.
 """
 
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +19,7 @@ import msgspec
 from systems.elastic.election.election import Election
 from systems.elastic.wire.messages import Stamped
 from systems.elastic.wire.order import ElasticOrder
+from systems.runtime.wire.clock import driver_now, on_driver_clock
 from systems.runtime.wire.protocol import Message, encode
 from systems.runtime.wire.step_log import LineWriter
 
@@ -32,7 +32,7 @@ S = TypeVar("S", bound=Stamped)
 
 def stamped(message: S) -> S:
     """Return the message with the present time as its sending time."""
-    return msgspec.structs.replace(message, sent=time.monotonic())
+    return msgspec.structs.replace(message, sent=driver_now())
 
 
 class CoordinationLog:
@@ -47,7 +47,7 @@ class CoordinationLog:
 
     def note(self, message: Message) -> None:
         """Record that a message is handled now; a message without a sending time is ignored."""
-        now = time.monotonic()
+        now = driver_now()
         if not isinstance(message, Stamped) or message.sent is None:
             return
         num_bytes = len(encode(message))  # as received: messages have only one encoding
@@ -64,8 +64,8 @@ class CoordinationLog:
                 "worker": order.worker,
                 "generation": order.generation,
                 "num_founders": 0 if order.joining else len(order.members),
-                "began": election.began_at,
-                "knew": None if knew is None else knew[0],
+                "began": on_driver_clock(election.began_at),
+                "knew": None if knew is None else on_driver_clock(knew[0]),
                 "leader": None if knew is None else knew[1],
                 "num_messages": self._num_messages,
                 "num_bytes": self._num_bytes,

@@ -81,7 +81,7 @@ class Stamped(Message, frozen=True, kw_only=True):
     """Base of all messages between a worker and the leader, which carry their sending time."""
 
     sent: Seconds | None = None
-    """Sending time on ``time.monotonic``; None before it is sent."""
+    """Sending time on the driver's clock; None before it is sent."""
 
 
 class WorkersLost(Message, frozen=True, kw_only=True, tag="workers_lost"):
@@ -146,7 +146,7 @@ class Switched(Message, frozen=True, kw_only=True, tag="switched"):
     members: tuple[str, ...]
     change_id: Number
     started: Seconds
-    """Start of that step, on ``time.monotonic``."""
+    """Start of that step, on the driver's clock."""
     stopping_time_s: Seconds | None
     """Time since its last step before; None for a joiner."""
     phases_s: dict[str, Seconds]

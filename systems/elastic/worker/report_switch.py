@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from systems.elastic.wire.messages import Recovered, Switched
 from systems.elastic.wire.recovery_plan import Membership
 from systems.elastic.worker.setup import WorkerSetup
+from systems.runtime.wire.clock import on_driver_clock
 from systems.runtime.wire.control import ControlClient
 
 
@@ -80,7 +81,7 @@ class SwitchReporter:
                 generation=generation,
                 members=membership.members,
                 change_id=change_id,
-                started=started,
+                started=on_driver_clock(started),
                 stopping_time_s=None if old_ended is None else started - old_ended,
                 phases_s=bench.report.take_phases(),
             )

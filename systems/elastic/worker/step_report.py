@@ -13,6 +13,7 @@ from typing import Any
 
 from systems.elastic.wire.order import ElasticOrder
 from systems.elastic.wire.recovery_plan import Membership
+from systems.runtime.wire.clock import on_driver_clock
 from systems.runtime.wire.control import ControlClient
 from systems.runtime.wire.messages import (
     FirstStep,
@@ -163,7 +164,9 @@ class StepReport:
         if is_first_step and not order.joining:
             phases_s = {**self.take_phases(), "first_step": ended - started}
             self._client.send(
-                FirstStep(progress=self.progress(), started=started, phases_s=phases_s)
+                FirstStep(
+                    progress=self.progress(), started=on_driver_clock(started), phases_s=phases_s
+                )
             )
             self._reported_at = ended
             self._recent.clear()  # the first step warms up and says nothing about the others
@@ -175,7 +178,8 @@ class StepReport:
     def progress(self) -> Progress:
         """Return the job's progress as this worker knows it."""
         session = self._session
-        return Progress(session.step, session.data_state.consumed, self.step_s, self._ended_at)
+        ended = on_driver_clock(self._ended_at)
+        return Progress(session.step, session.data_state.consumed, self.step_s, ended)
 
     def _flush_steps(self) -> None:
         if self._steps is not None:

@@ -100,7 +100,7 @@ class Progress(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     step_s: Seconds
     """Mean duration of the recent steps; 0 before the first."""
     ended: Seconds
-    """End of the last step, on ``time.monotonic``."""
+    """End of the last step, on the driver's clock."""
 
 
 class Beat(Message, frozen=True, kw_only=True, tag="beat"):
@@ -144,7 +144,7 @@ class FirstStep(JobReport, frozen=True, kw_only=True, tag="first_step"):
     """First worker to driver, after the first step since a start."""
 
     started: Seconds
-    """Start of that step, on ``time.monotonic``."""
+    """Start of that step, on the driver's clock."""
     phases_s: dict[str, Seconds]
     """Seconds of each phase of the start, in order."""
 
@@ -159,7 +159,7 @@ class Checkpoint(JobReport, frozen=True, kw_only=True):
     path: str
     """Manifest of the checkpoint."""
     saved: Seconds
-    """Time at which it was complete, on ``time.monotonic``."""
+    """Time at which it was complete, on the driver's clock."""
     save_s: Seconds
 
 

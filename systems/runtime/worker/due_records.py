@@ -8,6 +8,7 @@ from collections.abc import Callable
 from harness.contracts.marks import WorkerPhase
 from harness.machine.failures import is_of_machine
 from systems.runtime.tensors.state import digests
+from systems.runtime.wire.clock import on_driver_clock
 from systems.runtime.wire.control import ControlClient
 from systems.runtime.wire.messages import Checkpoint, CheckpointWritten, Progress, Warned
 from systems.runtime.wire.protocol import sendable
@@ -87,7 +88,12 @@ class DueRecords:
             manifest = save(self._session, self._session.job_dir / "checkpoints")
         now = time.monotonic()
         self._client.send(
-            message(progress=self._progress(), path=str(manifest), saved=now, save_s=now - started)
+            message(
+                progress=self._progress(),
+                path=str(manifest),
+                saved=on_driver_clock(now),
+                save_s=now - started,
+            )
         )
         # only after the driver knows the new one: it may need the previous one until then
         keep_only(manifest.parent, manifest)
