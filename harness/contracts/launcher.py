@@ -6,7 +6,7 @@ import signal
 from collections.abc import Sequence
 from typing import Protocol
 
-from harness.contracts.process import Exit, ProcessSpec, Spares, SpareSpec
+from harness.contracts.process import Exit, HostEvent, ProcessSpec, Spares, SpareSpec
 
 
 class Launcher(Protocol):
@@ -60,6 +60,13 @@ class Launcher(Protocol):
 
         The launcher reports an end only after the other processes of the group have ended too,
         because the slot then goes to another worker. That wait may have a bound.
+        """
+        ...
+
+    def host_events(self) -> list[HostEvent]:
+        """Return the hosts that were lost or came back since the last call, in order.
+
+        Until a lost host comes back, every start there ends at once, with ``host_lost``.
         """
         ...
 

@@ -103,3 +103,15 @@ class Exit:
     host_lost: bool = False
     """True if the launcher lost the whole host; then all its processes have ended. A lost host is a
     failure of the machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostEvent:
+    """Loss or return of a whole host, as the launcher knows it."""
+
+    address: str
+    """Address of the host, as the cluster has it."""
+    is_up: bool
+    """True if the host is back; False if it is lost, with all its processes."""
+    reason: str = ""
+    """Reason for the loss, for the user."""

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness.contracts.process import Exit, ProcessSpec, Spares, SpareSpec, Warmth
+from harness.contracts.process import Exit, HostEvent, ProcessSpec, Spares, SpareSpec, Warmth
 from harness.errors import RunError
 from systems.launchers.exits import Kills, describe_exit
 from systems.launchers.preimported import Preimported
@@ -167,6 +167,10 @@ class Local:
         ``built_bytes`` is the memory of what each standby has built.
         """
         return num_slots * self._spares_per_slot * (SPARE_BYTES + built_bytes)
+
+    def host_events(self) -> list[HostEvent]:
+        """Return nothing: this machine is not lost while the launcher runs."""
+        return []
 
     def close(self) -> None:
         """Kill all processes and wait for their ends."""

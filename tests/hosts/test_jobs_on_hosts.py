@@ -106,10 +106,10 @@ def test_virtual_workers_keep_their_bits_when_they_move_between_hosts(worlds):
     for on_hosts in (True, False):
         world = worlds("virtual_thread", on_hosts=on_hosts)
         # Slow steps on one slot leave time for the change, whatever else the machine does.
-        floors = {1: 0.5} if on_hosts else {}
+        floors = {1: 2.0} if on_hosts else {}
         world.until_change(world.start((0,), steps=STEPS, floors=floors))
         if on_hosts:
-            world.until_step(5)
+            world.until_step(2)
             world.do(ChangeKind.RESCALE, (1, 2, 3))
         ends.append(world.until_end())
     assert digests_of(ends[0]) == digests_of(ends[1]) != {}

@@ -65,7 +65,23 @@ def test_the_death_of_an_agent_is_the_loss_of_its_host_and_a_start_brings_anothe
         wait_until_gone(*(process.pid for process in processes))
         assert "warning: host 127.0.0.1 is lost" in capsys.readouterr().err
         (end,) = starter.end_of(starter.start("leave", 0, keep=False))
+        assert end.host_lost
+        lost, back = host_events(starter.launcher, 2)
+        assert (lost.address, lost.is_up, back.is_up) == ("127.0.0.1", False, True)
+        assert lost.reason == end.reason
+        (end,) = starter.end_of(starter.start("leave", 0, keep=False))
         assert (end.returncode, end.host_lost) == (0, False)
+
+
+def host_events(launcher, number):
+    """The next events of hosts, so many."""
+    found = []
+    deadline = time.monotonic() + 30.0
+    while len(found) < number:
+        found += launcher.host_events()
+        assert time.monotonic() < deadline, found
+        PAUSE.wait(0.02)
+    return found
 
 
 def test_a_stopped_agent_is_found_within_its_bound_and_its_processes_end(tmp_path):

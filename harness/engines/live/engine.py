@@ -67,6 +67,8 @@ class LiveEngine:
         """Events of the trace that are still to come."""
         self._untold: list[Event] = []
         """Slots that went down or up again under a job whose backend has not noticed yet."""
+        self._hosts_down: dict[str, float] = {}
+        """Hosts that the launcher has lost, and when, on ``time.monotonic``."""
         self._cancelling: dict[str, int] = {}
         """Jobs that are being stopped for good, with the id of the change that stops each."""
         self._stalled: dict[str, str] = {}
@@ -132,6 +134,7 @@ class LiveEngine:
             # Silent jobs must be looked for twice a second; ``HELD_UP_S`` relies on this bound.
             reports = self._backend.poll(min(left_s, 0.5))
             self._sampler.sample(self._started)
+            self._note_hosts()
             events = [event for report in reports for event in self._translate(report)]
             self._stop_silent()
             if events := self._one_instant(events):
@@ -326,6 +329,23 @@ class LiveEngine:
                 self._untold += [Event(now_s, EventKind.SLOT_UP, slot=slot) for slot in event.slots]
         return events
 
+    def _note_hosts(self) -> None:
+        """Note hosts that the launcher has lost, or that are back, as the fate of their slots."""
+        for event in self._setup.launcher.host_events():
+            slots = tuple(
+                slot
+                for host in self._setup.cluster.hosts
+                if host.address == event.address
+                for slot in host.slots
+            )
+            if event.is_up:
+                self._hosts_down.pop(event.address, None)
+                now_s = self.now()
+                self._untold += [Event(now_s, EventKind.SLOT_UP, slot=slot) for slot in slots]
+            else:
+                self._hosts_down[event.address] = time.monotonic()
+                self._go_down(slots)
+
     def _go_down(self, slots: tuple[int, ...]) -> None:
         """Note slots that went down. An unreported SLOT_UP of such a slot is dropped."""
         # A slot that fails again before its repair was reported has never been up for the
@@ -415,6 +435,10 @@ class LiveEngine:
         running = self._occupied()
         now_s = self.now()
         if not running:
+            # A lost host may come back, for which jobs wait as long as for a sign of life.
+            lost_at = max(self._hosts_down.values(), default=-math.inf)
+            if time.monotonic() - lost_at < self._options.stall_timeout_s:
+                return
             if math.isinf(until_s):
                 # The replay catches exactly this type, and names the jobs that wait.
                 raise RuntimeError("no job has a slot and nothing is due")

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from harness.contracts.launcher import Launcher
-from harness.contracts.process import Exit, ProcessSpec, Spares, SpareSpec
+from harness.contracts.process import Exit, HostEvent, ProcessSpec, Spares, SpareSpec
 
 _NO_WORKER = ".store"
 """Part of the names of processes that serve a job and do not train."""
@@ -104,6 +104,10 @@ class WatchedLauncher:
     def spares_bytes(self, num_slots: int, built_bytes: int = 0) -> int:
         """Return the inner launcher's estimate of the memory of spares."""
         return self._inner.spares_bytes(num_slots, built_bytes)
+
+    def host_events(self) -> list[HostEvent]:
+        """Return the losses and returns of hosts that the inner launcher knows of."""
+        return self._inner.host_events()
 
     def close(self) -> None:
         """Close the inner launcher."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import select
 import shlex
@@ -13,11 +14,16 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from harness.contracts.process import Exit, ProcessSpec, Spares, SpareSpec
+from harness.contracts.process import Exit, HostEvent, ProcessSpec, Spares, SpareSpec
 from systems.launchers.hosts.agent import JOB_ID
 from systems.launchers.hosts.facts import differences, host_facts
-from systems.launchers.hosts.lease import BEAT_EVERY_S, CLOSE_TIMEOUT_S
-from systems.launchers.hosts.link import HostLink, agent_command
+from systems.launchers.hosts.lease import (
+    BEAT_EVERY_S,
+    CLOSE_TIMEOUT_S,
+    FIRST_RETRY_S,
+    LONGEST_RETRY_S,
+)
+from systems.launchers.hosts.link import HostLink, agent_command, lost_exit
 from systems.launchers.hosts.messages import (
     FROM_AGENTS,
     AgentGreeting,
@@ -40,7 +46,7 @@ class Hosts:
 
     The agents connect to this process. A thread keeps their leases, because the main process may be
     busy for longer than a lease. If a host is lost, all its processes have ended, as failures of
-    the machine; the next start on that host starts another agent there.
+    the machine. Another agent is then started there again and again, until one connects.
     """
 
     def __init__(
@@ -75,6 +81,9 @@ class Hosts:
         self._spares_per_slot = spares
         self._token = secrets.token_hex(32)
         self._links: dict[str, HostLink] = {}
+        self._lost: dict[str, _LostHost] = {}
+        """Hosts that were lost and have not come back."""
+        self._host_events: list[HostEvent] = []
         self._ends: list[Exit] = []
         self._next_handle = 1
         # Guards all state: the thread of the leases and the driver's thread share it.
@@ -102,9 +111,12 @@ class Hosts:
             OSError: the system cannot start the command of an agent.
         """
         with self._lock:
-            link = self._link(spec.host)
             handle = self._next_handle
             self._next_handle += 1
+            if spec.host in self._lost:
+                self._ends.append(lost_exit(handle, self._lost[spec.host].reason))
+                return handle
+            link = self._link(spec.host)
             link.live.add(handle)
             link.send(
                 StartProcess(
@@ -135,16 +147,21 @@ class Hosts:
             found, self._ends = self._ends, []
             return found
 
+    def host_events(self) -> list[HostEvent]:
+        """Return the hosts that were lost or came back since the last call, in order."""
+        with self._lock:
+            found, self._host_events = self._host_events, []
+            return found
+
     def keep(self, spares: Sequence[SpareSpec]) -> None:
         """Keep the chosen number of processes ready for each of these; do not wait for them."""
         wanted: dict[str, list[SpareSpec]] = {}
         for spare in spares:
             wanted.setdefault(spare.host, []).append(spare)
         with self._lock:
-            for host in wanted.keys() | self._links.keys():
-                # A host without an agent has no spares, so only a wanted spare starts one.
-                link = self._link(host)
-                link.send(KeepSpares.of(wanted.get(host, [])))
+            # A lost host has no spares; one that has no agent gets one if a spare is wanted there.
+            for host in (wanted.keys() | self._links.keys()) - self._lost.keys():
+                self._link(host).send(KeepSpares.of(wanted.get(host, [])))
 
     def spares(self) -> Spares:
         """Return the counts of the spares of all hosts."""
@@ -205,6 +222,7 @@ class Hosts:
                         link.beat(DriverBeat(now))
                 if not self._is_closing:
                     self._judge()
+                    self._try_again(now)
 
     def _judge(self) -> None:
         """Give up the hosts whose agents have ended or are silent."""
@@ -212,14 +230,32 @@ class Hosts:
             failure = link.failure()
             if failure is not None:
                 del self._links[address]
-                reason = f"host {address} is lost: {failure}"
-                print(
-                    f"warning: {reason}; {len(link.live)} processes there have ended",
-                    file=sys.stderr,
-                )
                 if link.connection is not None:
                     self._server_of_run.close_connection(link.connection)
-                self._ends += link.lost(reason)
+                if address not in self._lost:
+                    self._lose(address, f"host {address} is lost: {failure}", len(link.live))
+                # A return of the host that failed only postpones the next attempt.
+                self._ends += link.lost(self._lost[address].postponed().reason)
+
+    def _lose(self, address: str, reason: str, num_processes: int) -> None:
+        ended = f"{num_processes} processes there have ended"
+        print(f"warning: {reason}; {ended}", file=sys.stderr)
+        self._lost[address] = _LostHost(reason)
+        self._host_events.append(HostEvent(address, is_up=False, reason=reason))
+
+    def _try_again(self, now: float) -> None:
+        """Start an agent on each lost host for which it is time; note those that are back."""
+        for address, lost in list(self._lost.items()):
+            link = self._links.get(address)
+            if link is not None and link.is_ready:
+                del self._lost[address]
+                self._host_events.append(HostEvent(address, is_up=True))
+                print(f"host {address} is back", file=sys.stderr)
+            elif link is None and now >= lost.next_at:
+                try:
+                    self._link(address)
+                except OSError as error:
+                    lost.postponed().reason = f"host {address} is lost: {error}"
 
     def _admit(self, job_id: str) -> Admission | None:
         return Admission(self._token, FROM_AGENTS) if job_id == JOB_ID else None
@@ -277,3 +313,18 @@ class Hosts:
         if self._server is None:
             raise RuntimeError("open was not called")
         return self._server
+
+
+class _LostHost:
+    """Host without an agent, and the time of the next attempt to start one."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        self._wait_s = FIRST_RETRY_S
+        self.next_at = math.inf
+
+    def postponed(self) -> _LostHost:
+        """Set the next attempt, each time twice as far away; return the host."""
+        self.next_at = time.monotonic() + self._wait_s
+        self._wait_s = min(2 * self._wait_s, LONGEST_RETRY_S)
+        return self

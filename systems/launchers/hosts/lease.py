@@ -23,3 +23,8 @@ CLOSE_TIMEOUT_S: Final = 20.0
 """Longest time in which an agent ends its workers when it is asked to close."""
 EXIT_LEASE_OVER: Final = 77
 """Exit code of an agent that has not heard the driver for ``LEASE_S``."""
+FIRST_RETRY_S: Final = 2.0
+"""Time from the loss of a host to the first attempt to start another agent there. It exceeds the
+rest of the lost agent's lease, so that two agents of one host never serve at once."""
+LONGEST_RETRY_S: Final = 60.0
+"""Longest time between two attempts. Each takes twice as long to come as the one before."""

@@ -86,6 +86,11 @@ class HostLink:
             # Open from now on: the agent's starter must not take the end of its input for a hint.
             self._starter.stdin.flush()
 
+    @property
+    def is_ready(self) -> bool:
+        """True once the agent has connected and its clock has been compared."""
+        return self.connection is not None and self.offset_s is not None
+
     def greeted(self, connection: Connection, greeting: AgentGreeting) -> None:
         """Take the agent's connection."""
         self.connection, self.greeting = connection, greeting
@@ -127,8 +132,9 @@ class HostLink:
 
         A process needs the offset of its host's clock from its start on.
         """
-        if self.connection is None or self.offset_s is None:
+        if not self.is_ready:
             return
+        assert self.connection is not None
         waiting, self._waiting = self._waiting, []
         for message in waiting:
             if isinstance(message, StartProcess):
@@ -156,10 +162,7 @@ class HostLink:
 
     def lost(self, reason: str) -> list[Exit]:
         """Return the ends of all processes of the lost host, and end the agent's starter."""
-        ends = [
-            Exit(handle, CODE_NEVER_RAN, reason, of_machine=True, host_lost=True)
-            for handle in sorted(self.live)
-        ]
+        ends = [lost_exit(handle, reason) for handle in sorted(self.live)]
         self.live.clear()
         self.end()
         return ends
@@ -187,6 +190,11 @@ class HostLink:
         told = [] if code is None else [describe_code(code)]
         told += [said] if said else []
         return f" ({': '.join(told)})" if told else ""
+
+
+def lost_exit(handle: int, reason: str) -> Exit:
+    """Return the end of a process on a lost host."""
+    return Exit(handle, CODE_NEVER_RAN, reason, of_machine=True, host_lost=True)
 
 
 def agent_command(template: str, values: Mapping[str, str]) -> str:
