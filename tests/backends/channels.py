@@ -5,6 +5,7 @@ import pkgutil
 
 import systems
 from systems.elastic.wire import messages as elastic
+from systems.launchers.hosts import messages as hosts
 from systems.restart import job as restart
 from systems.restart.order import TO_WORKER, WorkerOrder
 from systems.runtime.wire import messages as shared
@@ -20,6 +21,7 @@ _SERVERS = {
     "torchrun": torchrun.CHANNELS,
     "script": script.CHANNELS,
     "torchft": torchft.CHANNELS,
+    "hosts": hosts.CHANNELS,
 }
 DIRECTIONS = {
     "to store": shared.TO_STORE,
@@ -27,6 +29,7 @@ DIRECTIONS = {
     "elastic to worker": elastic.TO_MEMBER,
     "leader to worker": elastic.FROM_LEADER,
     "torchrun to agent": torchrun.TO_AGENT,
+    "hosts to agent": hosts.TO_AGENT,
     "answers": script.TO_ASKING,
     "torchft to lighthouse": torchft.TO_LIGHTHOUSE,
     "torchft to replica": torchft.TO_REPLICA,
@@ -44,6 +47,7 @@ TABLES = (
     *(elastic.DRIVER_TO_MEMBER, elastic.DRIVER_TO_LEADER, elastic.MEMBER_TO_DRIVER),
     *(elastic.LEADER_TO_DRIVER, elastic.MEMBER_TO_LEADER, elastic.LEADER_TO_MEMBER),
     *(torchrun.DRIVER_TO_AGENT, torchrun.AGENT_TO_DRIVER),
+    *(hosts.DRIVER_TO_AGENT, hosts.AGENT_TO_DRIVER),
     *(torchft.DRIVER_TO_LIGHTHOUSE, torchft.DRIVER_TO_REPLICA),
     *(torchft.LIGHTHOUSE_TO_DRIVER, torchft.REPLICA_TO_DRIVER),
     *(script.REQUESTS, script.CHANGES, script.ANSWERS),

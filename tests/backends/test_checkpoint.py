@@ -88,12 +88,12 @@ def test_a_later_checkpoint_replaces_the_earlier_one_and_leaves_nothing_partial(
 def test_none_is_kept_for_a_job_that_begins_from_scratch_or_from_elsewhere(tmp_path):
     model, made = trained("sgd", 1)
     elsewhere = save(tmp_path / "elsewhere", AT, model, made)
-    for manifest in (None, elsewhere):
+    for manifests in ([], [elsewhere]):
         save(tmp_path / "here", AT, model, made)
-        keep_only(tmp_path / "here", manifest)
+        keep_only(tmp_path / "here", *manifests)
         assert list((tmp_path / "here").iterdir()) == []
     assert load(elsewhere, model, made, verify=True) == AT
-    keep_only(tmp_path / "never_made", None)
+    keep_only(tmp_path / "never_made")
 
 
 def test_a_crash_before_the_manifest_leaves_the_old_checkpoint(tmp_path, monkeypatch):

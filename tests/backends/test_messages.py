@@ -15,12 +15,16 @@ from systems.elastic.driver import job as elastic_job
 from systems.elastic.leader.server import LeaderServer
 from systems.elastic.wire import messages as elastic
 from systems.elastic.worker.leader_client import LeaderClient
+from systems.launchers.hosts import messages as hosts
+from systems.launchers.hosts.agent import Agent
+from systems.launchers.hosts.link import HostLink
 from systems.restart.job import CHANNELS as RESTART
 from systems.restart.job import JobGroup
 from systems.runtime.wire.control import LineBuffer
 from systems.runtime.wire.messages import (
     FROM_STORE,
     BeatRequest,
+    CheckpointKnown,
     RankGreeting,
     StoreGreeting,
 )
@@ -243,7 +247,7 @@ def test_a_leader_handles_all_that_it_accepts():
 
 def test_an_elastic_worker_handles_all_that_it_accepts():
     handled = matched(LeaderClient._dispatch, LeaderClient._receive)
-    before = {"ElasticOrder", BeatRequest.__name__}
+    before = {"ElasticOrder", BeatRequest.__name__, CheckpointKnown.__name__}
     assert names(elastic.TO_MEMBER.classes) <= handled | before
     assert names(elastic.FROM_LEADER.classes) <= handled
 
@@ -255,6 +259,13 @@ def test_a_torchrun_job_handles_all_that_it_accepts():
     others = matched(Agents.heard)
     assert names(channels[torchrun.AgentGreeting].classes) <= others
     assert names(channels[StoreGreeting].classes) <= others
+
+
+def test_an_agent_of_a_host_handles_all_that_it_accepts():
+    before = {"CloseAgent"}  # ends the loop itself
+    assert names(hosts.TO_AGENT.classes) <= matched(Agent._obey) | before
+    (inbound,) = hosts.CHANNELS.inbound.values()
+    assert names(inbound.classes) <= matched(HostLink.heard)
 
 
 def test_a_torchft_job_handles_all_that_it_accepts():

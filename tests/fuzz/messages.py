@@ -9,6 +9,7 @@ from pathlib import Path
 
 from systems.elastic.wire import messages as elastic
 from systems.elastic.wire.recovery_plan import Halted, Membership, ResumePlan
+from systems.launchers.hosts import messages as hosts
 from systems.restart.job import CHANNELS as RESTART
 from systems.restart.order import TO_WORKER
 from systems.runtime.wire import messages as shared
@@ -24,7 +25,7 @@ from tests.fuzz.target import Target
 
 _SERVERS = (
     RESTART, elastic.DRIVER_CHANNELS, elastic.LEADER_CHANNELS, torchrun.CHANNELS, script.CHANNELS,
-    torchft.CHANNELS,
+    torchft.CHANNELS, hosts.CHANNELS,
 )  # fmt: skip
 _DIRECTIONS: tuple[Inbound, ...] = (
     shared.TO_STORE,
@@ -33,6 +34,7 @@ _DIRECTIONS: tuple[Inbound, ...] = (
     elastic.FROM_LEADER,
     torchrun.TO_AGENT,
     script.TO_ASKING,
+    hosts.TO_AGENT,
     torchft.TO_LIGHTHOUSE,
     torchft.TO_REPLICA,
     *(inbound for server in _SERVERS for inbound in server.inbound.values()),

@@ -113,8 +113,8 @@ class WorkerSetup:
         is_first = order.worker == order.members[0]
         load(self.session, order.checkpoint, verify=is_first)
         if is_first:  # else ``roll_back`` could find one of another job, or of a lost life
-            checkpoint = None if order.checkpoint is None else Path(order.checkpoint)
-            keep_only(self.session.job_dir / "checkpoints", checkpoint)
+            kept = [] if order.checkpoint is None else [Path(order.checkpoint)]
+            keep_only(self.session.job_dir / "checkpoints", *kept)
         self._watch.done("load")
 
     def settle(self, group: Group, state: TrainingState) -> None:

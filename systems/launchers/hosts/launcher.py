@@ -25,7 +25,7 @@ from systems.launchers.hosts.lease import (
 )
 from systems.launchers.hosts.link import HostLink, agent_command, lost_exit
 from systems.launchers.hosts.messages import (
-    FROM_AGENTS,
+    CHANNELS,
     AgentGreeting,
     CloseAgent,
     DriverBeat,
@@ -258,7 +258,7 @@ class Hosts:
                     lost.postponed().reason = f"host {address} is lost: {error}"
 
     def _admit(self, job_id: str) -> Admission | None:
-        return Admission(self._token, FROM_AGENTS) if job_id == JOB_ID else None
+        return Admission(self._token, CHANNELS) if job_id == JOB_ID else None
 
     def _heard(self, connection: Connection, message: Any) -> None:
         link = self._links.get(connection.greeting.host)

@@ -29,7 +29,7 @@ class HostFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 class AgentGreeting(Greeting, frozen=True, kw_only=True, omit_defaults=False, tag="agent"):
-    """First message of an agent."""
+    """Agent to driver, first of all."""
 
     host: str
     """Address of the host, as the cluster has it."""
@@ -43,14 +43,14 @@ class AgentGreeting(Greeting, frozen=True, kw_only=True, omit_defaults=False, ta
 
 
 class DriverBeat(Message, frozen=True, tag="driver_beat"):
-    """Sign of life of the driver, which the agent answers."""
+    """Driver to agent: a sign of life, which the agent answers."""
 
     sent_s: float
     """Time of the beat, on the driver's monotonic clock."""
 
 
 class AgentBeat(Message, frozen=True, tag="agent_beat"):
-    """Answer to a beat."""
+    """Agent to driver: the answer to a beat."""
 
     sent_s: float
     """The beat's ``sent_s``."""
@@ -59,14 +59,14 @@ class AgentBeat(Message, frozen=True, tag="agent_beat"):
 
 
 class Prepare(Message, frozen=True, tag="prepare"):
-    """Settings of the host's launcher; the first message to an agent."""
+    """Driver to agent, first of all: settings of the host's launcher."""
 
     preimport: tuple[str, ...]
     spares: Count
 
 
 class StartProcess(Message, frozen=True, kw_only=True, tag="start"):
-    """Process to start; the fields are those of ``ProcessSpec``."""
+    """Driver to agent: a process to start; the fields are those of ``ProcessSpec``."""
 
     handle: Count
     name: str
@@ -81,7 +81,7 @@ class StartProcess(Message, frozen=True, kw_only=True, tag="start"):
 
 
 class SignalProcess(Message, frozen=True, tag="signal"):
-    """Signal to a process."""
+    """Driver to agent: a signal for a process."""
 
     handle: Count
     signum: Signal
@@ -106,7 +106,7 @@ class WantedSpare(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class KeepSpares(Message, frozen=True, tag="keep"):
-    """Processes to keep ready, in place of those that were wanted before."""
+    """Driver to agent: processes to keep ready, in place of those that were wanted before."""
 
     spares: tuple[WantedSpare, ...]
 
@@ -122,11 +122,11 @@ class KeepSpares(Message, frozen=True, tag="keep"):
 
 
 class CloseAgent(Message, frozen=True, tag="close"):
-    """Request to end all processes and then the agent."""
+    """Driver to agent: a request to end all processes and then itself."""
 
 
 class ProcessEnd(Message, frozen=True, kw_only=True, tag="end"):
-    """End of a process; the fields are those of ``Exit``."""
+    """Agent to driver: the end of a process; the fields are those of ``Exit``."""
 
     handle: Count
     returncode: Number
@@ -146,7 +146,7 @@ class ProcessEnd(Message, frozen=True, kw_only=True, tag="end"):
 
 
 class SpareCounts(Message, frozen=True, kw_only=True, tag="spares"):
-    """Counts of a host's spares; the fields are those of ``Spares``."""
+    """Agent to driver: counts of a host's spares; the fields are those of ``Spares``."""
 
     wanted: Count
     ready: Count
@@ -160,7 +160,10 @@ class SpareCounts(Message, frozen=True, kw_only=True, tag="spares"):
         return Spares(self.wanted, self.ready, self.alive, self.used, self.missed, self.failure)
 
 
-TO_AGENT = Inbound(DriverBeat, Prepare, StartProcess, SignalProcess, KeepSpares, CloseAgent)
+DRIVER_TO_AGENT = (DriverBeat, Prepare, StartProcess, SignalProcess, KeepSpares, CloseAgent)
+AGENT_TO_DRIVER = (AgentBeat, ProcessEnd, SpareCounts)
+
+TO_AGENT = Inbound(*DRIVER_TO_AGENT)
 """Messages that an agent accepts."""
-FROM_AGENTS = Channels({AgentGreeting: Inbound(AgentBeat, ProcessEnd, SpareCounts)})
+CHANNELS = Channels({AgentGreeting: Inbound(*AGENT_TO_DRIVER)})
 """Greeting and messages that a driver accepts of agents."""

@@ -29,7 +29,7 @@ from systems.runtime.driver.job_protocol import (
 from systems.runtime.driver.slots_check import slots_problem
 from systems.runtime.driver.warm_pool import RuntimeSetupError, WarmPool
 from systems.runtime.wire.control_server import Admission, Connection, ControlServer
-from systems.runtime.wire.messages import Warned
+from systems.runtime.wire.messages import Checkpoint, CheckpointKnown, Warned
 from systems.runtime.wire.options import RuntimeOptions
 from systems.runtime.wire.protocol import Message
 
@@ -211,6 +211,10 @@ class Driver:
                 self._server.close_connection(connection)
         elif connection in self._speakers:
             self._speakers[connection].heard(connection, message)
+            if isinstance(message, Checkpoint):
+                # The worker may remove the checkpoint before it only now: a host that is cut off
+                # goes on for a while, and the job resumes from the last checkpoint known here.
+                self._server.send(connection, CheckpointKnown(path=message.path))
             if isinstance(message, Warned):
                 print(f"warning: job {job_id}: {message.text}", file=sys.stderr)
 

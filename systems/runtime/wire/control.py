@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
-from systems.runtime.wire.messages import Beat, BeatRequest
+from systems.runtime.wire.messages import Beat, BeatRequest, CheckpointKnown
 from systems.runtime.wire.protocol import (
     MAX_MESSAGE_BYTES,
     ControlError,
@@ -111,8 +111,8 @@ class ControlClient:
             port: port of the other side.
             greeting: first message, with the token.
             inbound: messages that this side accepts; any other ends the connection.
-            on_message: takes every message on the reading thread. None: beats are answered, and all
-                other messages go to the inbox.
+            on_message: takes every message on the reading thread. None: beats are answered, a
+                checkpoint that the driver knows is noted, and all other messages go to the inbox.
             on_end: called when the other side has closed the connection. None: this process then
                 exits, since its training serves no driver any more.
             sender: name of the other side, for the reasons of refusals.
@@ -125,6 +125,8 @@ class ControlClient:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         """Messages that nothing has taken yet, and what other threads of this process put there."""
+        self.known_checkpoint: str | None = None
+        """Manifest of the last checkpoint that the driver is known to have heard of."""
         self._on_message = on_message or self._take
         self._on_end = on_end
         self._buffer: LineBuffer[Message] = LineBuffer(inbound, sender=sender)
@@ -195,6 +197,8 @@ class ControlClient:
         else."""
         if isinstance(message, BeatRequest):
             self.send(Beat())
+        elif isinstance(message, CheckpointKnown):
+            self.known_checkpoint = message.path
         else:
             self.inbox.put(message)
 

@@ -167,6 +167,13 @@ class CheckpointWritten(Checkpoint, frozen=True, kw_only=True, tag="checkpoint_w
     """First worker to driver, after a periodic checkpoint; training goes on."""
 
 
+class CheckpointKnown(Message, frozen=True, kw_only=True, tag="checkpoint_known"):
+    """Driver to the worker that has written a checkpoint: the job resumes from it from now on."""
+
+    path: str
+    """Manifest of the checkpoint."""
+
+
 class StoppedAtCheckpoint(Checkpoint, frozen=True, kw_only=True, tag="stopped_at_checkpoint"):
     """First worker to driver, after the checkpoint with which all workers stop."""
 
@@ -202,7 +209,7 @@ def finished(progress: Progress, digests: dict[str, str], metrics: dict[str, flo
 
 # Tables. Each class is in one of them; a channel accepts the sum of some.
 
-DRIVER_TO_PROCESS = (MayExit,)
+DRIVER_TO_PROCESS = (MayExit, CheckpointKnown)
 DRIVER_TO_STORE = (StoreOrder,)
 DRIVER_TO_WORKER = (BeatRequest, StoreAt, SetTarget, Stop)
 PROCESS_TO_DRIVER = (Beat, Failed)

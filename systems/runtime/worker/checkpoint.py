@@ -126,7 +126,7 @@ def newest(folder: Path) -> Path | None:
     return max(folder.glob("step-*.json"), default=None)
 
 
-def keep_only(folder: Path, manifest: Path | None) -> None:
+def keep_only(folder: Path, *manifests: Path) -> None:
     """Remove every other checkpoint in a folder, unfinished ones included.
 
     Manifests go first, so that a manifest always has its data.
@@ -134,10 +134,10 @@ def keep_only(folder: Path, manifest: Path | None) -> None:
     Raises:
         OSError: a file cannot be removed.
     """
-    is_here = manifest is not None and manifest.parent.resolve() == folder.resolve()
-    kept = manifest.stem if manifest is not None and is_here else None
+    here = folder.resolve()
+    kept = {path.stem for path in manifests if path.parent.resolve() == here}
     for path in sorted(folder.glob("step-*"), key=lambda path: path.suffix != ".json"):
-        if path.stem != kept:
+        if path.stem not in kept:
             path.unlink(missing_ok=True)
 
 

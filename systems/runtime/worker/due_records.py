@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from harness.contracts.marks import WorkerPhase
 from harness.machine.failures import is_of_machine
@@ -56,6 +57,10 @@ class DueRecords:
         self._digests = LineWriter(session.job_dir / "digests.jsonl")
         self._evaluations = Evaluations(session, order.evaluate_epochs)
         self._is_told = False
+        self._newest: Path | None = None
+        """Manifest of the last checkpoint that this worker has written."""
+        self._kept: str | None = None
+        """Manifest that the driver knew when others were last removed."""
 
     def after_step(self, global_batch: int) -> None:
         """Write what is due after the last step, which had this batch.
@@ -68,6 +73,7 @@ class DueRecords:
             found = digests(self._session.model, self._session.optimizer)
             self._digests.add({"step": step, **found})
         self._evaluations.after_step(global_batch)
+        self._remove_old()
         if order.checkpoint_every and step % order.checkpoint_every == 0:
             self._try_to_save(step)
 
@@ -95,8 +101,18 @@ class DueRecords:
                 save_s=now - started,
             )
         )
-        # only after the driver knows the new one: it may need the previous one until then
-        keep_only(manifest.parent, manifest)
+        self._newest = manifest
+
+    def _remove_old(self) -> None:
+        """Remove the checkpoints before the one that the driver knows.
+
+        The driver's answer is needed: what was sent may never arrive if this host is cut off, and
+        the job then resumes elsewhere from the last checkpoint that the driver knows.
+        """
+        known, newest = self._client.known_checkpoint, self._newest
+        if known is not None and known != self._kept and newest is not None:
+            keep_only(newest.parent, Path(known), newest)
+            self._kept = known
 
     def results(self) -> tuple[dict[str, str], dict[str, float]]:
         """Return digests of the state, and the workload's evaluation."""
