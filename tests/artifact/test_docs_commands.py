@@ -17,6 +17,7 @@ ELSEWHERE = {
     "docs/how-to/your-own-folder.md": "tests/program/test_wheel.py runs the page",
     "docs/how-to/elastic-script.md": "test_tutorials.py runs the same commands on two slots",
     "docs/how-to/add-a-workload.md": "names a class of the reader's; test_tutorials.py runs one",
+    "docs/how-to/several-hosts.md": "needs hosts; tests/hosts runs the same words on fake ones",
     "docs/how-to/submitting.md": "names a study of the reader's; tests/sweep runs such studies",
 }
 """Documents, or folders of them, whose commands need no run here."""
