@@ -90,6 +90,8 @@ def sentence(contrast: Contrast, measure: Measure, where: str = "") -> str:
     if not leaders:
         return ""
     base, best = contrast.baseline(measure), leaders[0]
+    if not contrast.shares_all(measure):
+        return _on_shared(contrast, measure, base)
     values = {name: contrast.value(measure, name) for name in known}
     start = f"{where}, " if where else ""
     noun = measure.noun if where else capital(measure.noun)
@@ -126,6 +128,28 @@ def sentence(contrast: Contrast, measure: Measure, where: str = "") -> str:
     worst = "" if contrast.is_usual(base) else ", the worst"
     told = said(found, contrast.named(base), measure.is_share)
     return f"{text}: {told}{worst}{scope(contrast, found)}."
+
+
+def _on_shared(contrast: Contrast, measure: Measure, base: str) -> str:
+    """Return the largest improvement on the baseline, where no input is common to all systems.
+
+    Their values cannot be compared then, but pairs of runs on the same input can.
+    """
+    better = -1 if measure.least_is_best else 1
+    gaps = {
+        level: found
+        for level in contrast.known(measure)
+        if level != base and not contrast.is_bound(level)
+        if (found := contrast.difference(measure, level, base)) and found.side == better
+    }
+    if not gaps:
+        return ""
+    best = min(gaps, key=lambda level: (-better * gaps[level].value, level))
+    told = said(gaps[best], contrast.named(base), measure.is_share)
+    return (
+        f"On inputs that both have, {measure.noun} of {contrast.named(best)} is {told}"
+        f"{scope(contrast, gaps[best])}."
+    )
 
 
 def _pause(

@@ -113,6 +113,24 @@ def test_what_the_pairs_do_not_decide_is_not_distinguishable():
     assert "on 3 seeds" in sentence
 
 
+def test_where_no_input_is_common_only_pairs_are_told():
+    runs = [
+        *(
+            stored(scheduler=name, trace="a", jct_mean_s=v)
+            for name, v in (("fifo", 100.0), ("afs", 80.0))
+        ),
+        *(
+            stored(scheduler=name, trace="b", jct_mean_s=v)
+            for name, v in (("afs", 9.0), ("edf", 1.0))
+        ),
+    ]
+    block = told(*runs)
+    assert block.sentences == (
+        "On inputs that both have, the mean JCT of afs is 20 % below fifo, on this one input.",
+    )
+    assert "No input is common to all rows" in block.note
+
+
 def test_a_bound_is_never_the_winner():
     runs = [
         stored(jct_mean_s=100.0),
