@@ -3,12 +3,14 @@
 import json
 import re
 from collections import Counter
+from statistics import median
 
 import pytest
 import yaml
 
 from harness.configuration.compose import options
 from harness.configuration.study import read_study
+from harness.results.store import iter_runs
 from reports.artifact.claim_rows import verdict
 from reports.claims.ledger import load
 from reports.claims.wording import WORDS
@@ -100,3 +102,19 @@ def test_every_scheduler_is_in_its_table_with_what_it_needs():
         assert level == type(scheduler).checked, name
         assert {*filter(None, told.strip().split(", "))} == needs, name
         assert {*filter(None, asked.strip().split(", "))} == requires, name
+
+
+def test_stops_by_size_of_state_are_those_on_record():
+    """The first row of the table that opens the page on rescales."""
+    page = text("docs/measurements/rescale-cost.md")
+    medians = sorted(
+        median(
+            1000 * change.stopping_time_s
+            for change in run.records.changes
+            if change.kind == "rescale" and len(change.to_slots) > len(change.from_slots)
+        )
+        for run in iter_runs(ROOT / "results/reference/amd-epyc-2cpu/edl_state_size")
+        if run.config["backend"].get("transfer") == "background"
+    )
+    shown = re.findall(r"^\| \d+ [MG]B \| [\d.]+ ms \| ([\d.]+) ms \|", page, re.MULTILINE)
+    assert sorted(shown, key=float) == [f"{each:.1f}" for each in medians]
