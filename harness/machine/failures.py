@@ -37,12 +37,16 @@ def is_of_machine(error: BaseException) -> bool:
 def tell(error: OSError | UnicodeDecodeError) -> int:
     """Print one line about a failure to standard error, and return the exit code.
 
+    A reader that has closed standard output, such as ``head``, has all that it wanted. So nothing
+    is printed then.
+
     Returns:
         141 if standard output was closed by its reader (128 and SIGPIPE), else 1.
     """
     is_pipe = isinstance(error, BrokenPipeError)
-    with contextlib.suppress(OSError):
-        print(describe(error), file=sys.stderr, flush=True)
+    if not is_pipe:
+        with contextlib.suppress(OSError):
+            print(describe(error), file=sys.stderr, flush=True)
     _drop_output()
     return 128 + signal.SIGPIPE if is_pipe else 1
 
@@ -54,8 +58,6 @@ def describe(error: OSError | UnicodeDecodeError) -> str:
             f"Failed: a file is no text in UTF-8 ({error.reason} at byte {error.start});"
             " give a text file"
         )
-    if isinstance(error, BrokenPipeError):
-        return "Stopped: standard output was closed before everything was written to it."
     place = "a file or standard output" if error.filename is None else str(error.filename)
     said = error.strerror or str(error) or type(error).__name__
     return f"Failed: {place}: {_FACTS.get(error.errno or 0, ' '.join(said.split()))}"
