@@ -1,5 +1,6 @@
 """A wheel carries everything that runs, and needs nothing of the checkout."""
 
+import os
 import re
 import shlex
 import zipfile
@@ -10,6 +11,10 @@ from tests.program import wheel
 from tests.program.wheel import call
 
 PAGE = wheel.ROOT / "docs" / "how-to" / "your-own-folder.md"
+MEASURING = shlex.split(
+    "elastrace profile measure my_parts/my_speeds.yaml --pool my_parts/sine.yaml --batches 64"
+    " --steps 2000 --trials 2"
+)
 
 
 def shown(text):
@@ -67,6 +72,8 @@ def test_a_folder_of_ones_own_needs_the_wheel_alone(installed, folder):
     done(programs, folder, *making)
     readme = shown((own / "README.md").read_text(encoding="utf-8"))
     assert len(readme) == 7
+    assert MEASURING in inside
+    inside = [words for words in inside if "my_parts/my_speeds.yaml" not in " ".join(words)]
     for words in inside + [words for words in readme if words not in inside]:
         done(programs, own, *words)
     assert "-live-" in "".join(path.name for path in (own / "results" / "runs").iterdir())
@@ -76,6 +83,25 @@ def test_a_folder_of_ones_own_needs_the_wheel_alone(installed, folder):
     assert (own / "results" / "mlflow").is_dir()
     names = ["harness", "my-study", "reports", "results"]
     assert sorted(path.name for path in folder.iterdir()) == names
+    assert not log.exists(), log.read_text()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_ones_own_speeds_can_be_measured(installed, tmp_path):
+    """The page's two commands for it, which ask for a machine that does nothing else."""
+    programs, log = installed
+    own = tmp_path / "my-study"
+    done(programs, tmp_path, "elastrace", "init", own.name)
+    commands = shown(PAGE.read_text(encoding="utf-8"))
+    measuring = [words for words in commands if "my_parts/my_speeds.yaml" in " ".join(words)]
+    assert measuring[0] == MEASURING
+    done(programs, own, *MEASURING, "--dry")
+    if os.getloadavg()[0] > (os.cpu_count() or 1):
+        pytest.skip("other work keeps this machine busy: planned, but not measured")
+    for words in measuring:
+        done(programs, own, *words)
+    assert (own / "my_parts" / "my_speeds.yaml").is_file()
     assert not log.exists(), log.read_text()
 
 
