@@ -13,7 +13,7 @@ from tests.program.wheel import call
 PAGE = wheel.ROOT / "docs" / "how-to" / "your-own-folder.md"
 MEASURING = shlex.split(
     "elastrace profile measure my_parts/my_speeds.yaml --pool my_parts/sine.yaml --batches 64"
-    " --steps 2000 --trials 2"
+    " --steps 6000 --trials 2"
 )
 
 
