@@ -40,6 +40,7 @@ from harness.tracking.rows import (
     curves,
     display_names,
     last_values,
+    note,
     parameters,
     tags,
 )
@@ -291,7 +292,9 @@ def _mirror(
                 return False
             client.delete_run(found.info.run_id)
         start_ms = began_ms(run)
-        made = client.create_run(experiment, start_time=start_ms, tags=tags(run), run_name=name)
+        made = client.create_run(
+            experiment, start_time=start_ms, tags=tags(run) | note(run), run_name=name
+        )
         run_id = made.info.run_id
         _log(client, run_id, run)
         client.set_tag(run_id, _CONTENTS, digest)

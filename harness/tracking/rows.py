@@ -110,6 +110,11 @@ def last_values(run: StoredRun) -> dict[str, float]:
     return {name: value for name, value in means.items() if math.isfinite(value)}
 
 
+def note(run: StoredRun) -> dict[str, str]:
+    """Return the tag that MLflow shows as the run's description."""
+    return {"mlflow.note.content": description(run)[:NOTE_LENGTH]}
+
+
 def description(run: StoredRun) -> str:
     """Return the description of a run in Markdown: its answer, and what its level means."""
     block = answer([run])
@@ -143,7 +148,7 @@ def _config_path(run: StoredRun) -> str:
 
 
 def tags(run: StoredRun) -> dict[str, str]:
-    """Return tags to group and filter by, and the run's description.
+    """Return tags to group and filter by, from the run's manifest and configuration alone.
 
     They are the chosen option of every group, the scheduler's verification level, contents of trace
     and profile, versions, and the machine.
@@ -157,7 +162,6 @@ def tags(run: StoredRun) -> dict[str, str]:
     values = {
         **choices,
         "checked": level,
-        "mlflow.note.content": description(run)[:NOTE_LENGTH],
         "system": choices.get("backend"),
         "pace": pace,
         "elastrace.emulated": str(pace == "profile").lower(),

@@ -19,7 +19,8 @@ hooks = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(hooks)
 keys_with_comments = hooks.keys_with_comments
 
-pytestmark = pytest.mark.timeout(1200)
+# Each builds the site, which takes a minute; ``make docs`` builds the same in CI.
+pytestmark = [pytest.mark.timeout(1200), pytest.mark.long]
 
 
 def build(folder, site):

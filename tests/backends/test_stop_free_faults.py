@@ -241,7 +241,7 @@ def test_a_job_that_resumes_does_not_go_back_to_what_a_lost_life_had_saved_later
     world.until_change(world.start((0, 1), step_s=0.002))
     world.until_step(12)
     suspended = world.do(ChangeKind.SUSPEND).step
-    (manifest,) = (world.job_dir() / "checkpoints").glob("*.json")
+    manifest = max((world.job_dir() / "checkpoints").glob("*.json"))
     untold = manifest.with_name("step-00009999.json")
     untold.write_text(json.dumps({**json.loads(manifest.read_text()), "step": 9999}))
     world.do(ChangeKind.RESUME, (0, 1))

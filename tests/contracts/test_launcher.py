@@ -17,6 +17,8 @@ from harness.errors import RunError
 from tests.backends.world import children, configured, options
 
 NAMES = options("launcher")
+SLOW = ("hosts",)
+"""Launchers that start more than a process; at most warmths their tests are long."""
 ROOT = Path(__file__).resolve().parents[2]
 NUM_AGENTS = {"local": 0, "hosts": 1}
 """Processes of a launcher itself, for one host."""
@@ -102,17 +104,31 @@ def wait_until_gone(*pids):
         PAUSE.wait(0.01)
 
 
+def cells():
+    """Every launcher at every warmth."""
+    return [
+        pytest.param(
+            (name, warmth),
+            id=f"{warmth}-{name}",
+            marks=pytest.mark.long if name in SLOW and warmth is not Warmth.PREIMPORTED else (),
+        )
+        for warmth in Warmth
+        for name in NAMES
+    ]
+
+
 @pytest.fixture(params=NAMES)
 def name(request):
     return request.param
 
 
-@pytest.fixture(params=Warmth, ids=str)
-def starter(request, name, tmp_path):
+@pytest.fixture(params=cells())
+def starter(request, tmp_path):
+    name, warmth = request.param
     before = children()
     launcher = configured("launcher", name, preimport=["json"])
     launcher.open()
-    yield Starter(launcher, request.param, tmp_path)
+    yield Starter(launcher, warmth, tmp_path)
     launcher.close()
     launcher.close()
     assert children() == before
@@ -259,8 +275,9 @@ def test_the_modules_of_the_run_are_imported_before_a_fork_only(name, tmp_path):
 
 
 @pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGINT], ids=lambda s: s.name)
-@pytest.mark.parametrize("warmth", Warmth, ids=str)
-def test_a_process_does_not_outlive_a_launcher_that_is_killed(name, warmth, signum, tmp_path):
+@pytest.mark.parametrize("cell", cells())
+def test_a_process_does_not_outlive_a_launcher_that_is_killed(cell, signum, tmp_path):
+    name, warmth = cell
     driver = subprocess.Popen(
         [
             *(sys.executable, "-m", "tests.backends.launch_forever"),

@@ -13,7 +13,7 @@ import pytest
 from harness.contracts.backend_reports import Report, ReportKind
 from harness.contracts.change import Change, ChangeKind
 from harness.contracts.event import EventKind
-from harness.contracts.process import Warmth
+from harness.contracts.process import HostEvent, Warmth
 from harness.contracts.workload import WorkloadSpec
 from harness.engines.live.engine import LiveEngine
 from harness.engines.live.job import LiveJob
@@ -48,6 +48,9 @@ class LosesAll:
 
     def set_target_step(self, *_: object) -> None:
         pass
+
+    def host_events(self) -> list[HostEvent]:
+        return []
 
     def poll(self, timeout_s: float) -> list[Report]:
         found, self._reports = self._reports, []

@@ -24,7 +24,7 @@ from harness.results.store import (
     run_paths,
 )
 from harness.results.tables import TABLES, TableError
-from harness.tracking.rows import contents_digest, curves, display_names, parameters, tags
+from harness.tracking.rows import contents_digest, curves, display_names, note, parameters, tags
 from harness.validate import check_run
 from reports.runs.selection import SelectionError, select
 from reports.site import page as site
@@ -114,6 +114,7 @@ def _use(results: Path) -> None:
         parameters(run)
         display_names([run])
         tags(run)
+        note(run)
         for _ in curves(run):
             pass
     out = results.parent / "site"

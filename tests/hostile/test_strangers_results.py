@@ -17,7 +17,7 @@ from harness.results.store import StoreError, iter_runs, run_paths
 from harness.results.tables import TableError, read_table
 from harness.tracking.__main__ import main as tracking_main
 from harness.tracking.mirror import TrackingError, attach_report
-from harness.tracking.rows import tags
+from harness.tracking.rows import note
 from harness.validate import check_run
 from harness.validate import main as validate_main
 from reports.__main__ import main as report_main
@@ -257,6 +257,6 @@ def test_a_note_in_mlflow_is_text(tmp_path):
     run = write_run(tmp_path)
     with_manifest(run, choices={"scheduler": f"[x](javascript:alert) {MARKUP} `a`"})
     (read,) = iter_runs(tmp_path)
-    note = tags(read)["mlflow.note.content"]
-    assert r"\[x\](javascript:alert) &lt;script>" in note
-    assert r"\`a\`" in note
+    text = note(read)["mlflow.note.content"]
+    assert r"\[x\](javascript:alert) &lt;script>" in text
+    assert r"\`a\`" in text

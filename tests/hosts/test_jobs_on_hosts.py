@@ -77,9 +77,8 @@ def test_a_job_on_two_hosts_has_the_bits_of_one_machine(name, worlds):
     assert digests_of(there) == digests_of(here) != {}
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.long) for name in BACKENDS[1:3]] + [BACKENDS[3]]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("name", BACKENDS[1:])
 def test_changes_over_hosts_with_other_clocks_take_times_that_can_be(name, worlds):
     """The hosts' clocks are hours apart; a difference of two of them would show."""
     world = worlds(name)
@@ -101,6 +100,7 @@ def test_changes_over_hosts_with_other_clocks_take_times_that_can_be(name, world
     world.until_end()
 
 
+@pytest.mark.long
 def test_virtual_workers_keep_their_bits_when_they_move_between_hosts(worlds):
     ends = []
     for on_hosts in (True, False):
@@ -115,7 +115,11 @@ def test_virtual_workers_keep_their_bits_when_they_move_between_hosts(worlds):
     assert digests_of(ends[0]) == digests_of(ends[1]) != {}
 
 
-@pytest.mark.parametrize("is_cut", [True, False], ids=["link_down", "agent_killed"])
+@pytest.mark.parametrize(
+    "is_cut",
+    [True, pytest.param(False, marks=pytest.mark.long)],
+    ids=["link_down", "agent_killed"],
+)
 @pytest.mark.parametrize("name", ["stop_free", pytest.param("stop_resume", marks=pytest.mark.long)])
 def test_a_lost_host_costs_its_workers_and_leaves_no_process(name, is_cut, hosts, worlds):
     world = worlds(name, checkpoint_every=5)

@@ -75,8 +75,8 @@ def test_terminal_compare_report_and_mlflow_tell_the_same(tmp_path, lab, capsys)
     words = ["--results", str(tmp_path / "runs"), "--out", str(page), "--formats", "svg"]
     assert draw([*words, "--figures", "comparison"]) == 0
     shown = (page / "index.html").read_text()
-    header = shown.partition("</header>")[0]
-    assert all(f"Warning: {text}." in header for text in texts)
+    unfolded = shown.partition("<details")[0]
+    assert all(f"Warning: {text}." in unfolded for text in texts)
 
 
 @pytest.mark.long
