@@ -56,9 +56,6 @@ def test_every_live_point_executes_every_step():
     assert all(point.axes["engine.fast_forward"] == "false" for point in live)
 
 
-ON_RECORD = pytest.mark.xfail(strict=True, reason="the record of this slice is still to be made")
-
-
 @pytest.fixture(scope="module")
 def recorded():
     """The study's live runs on record, by backend."""
@@ -83,7 +80,6 @@ def stops(runs):
     return [stop for stop in found if stop is not None]
 
 
-@ON_RECORD
 def test_recorded_runs_finish_every_job_and_execute_at_least_a_twentieth(recorded):
     for runs in recorded.values():
         assert len(runs) >= 2
@@ -94,7 +90,6 @@ def test_recorded_runs_finish_every_job_and_execute_at_least_a_twentieth(recorde
             assert [outage.slot for outage in run.rows("outages")] == [2]
 
 
-@ON_RECORD
 def test_recorded_stopping_times_differ_by_more_than_their_intervals(recorded):
     short, long = (percentile_interval(stops(recorded[b])) for b in ("stop_free", "stop_resume"))
     assert 10 * short.high < long.low
@@ -102,7 +97,6 @@ def test_recorded_stopping_times_differ_by_more_than_their_intervals(recorded):
     assert virtual.high < long.low
 
 
-@ON_RECORD
 def test_recorded_rescales_lose_fewer_samples_where_training_goes_on(recorded):
     """Scale-outs gain samples and a preemption may follow a scale-in: single losses spread wide."""
     lost = {
@@ -112,7 +106,6 @@ def test_recorded_rescales_lose_fewer_samples_where_training_goes_on(recorded):
     assert lost["stop_free"] < lost["stop_resume"]
 
 
-@ON_RECORD
 def test_recorded_slot_time_lost_to_rescales_is_apart_in_every_trial(recorded):
     """Completion times differ by a few percent only, less than the trials of one backend may."""
     free, dear = (
@@ -122,7 +115,6 @@ def test_recorded_slot_time_lost_to_rescales_is_apart_in_every_trial(recorded):
     assert max(free) < min(dear)
 
 
-@ON_RECORD
 def test_recorded_jobs_survive_the_death_where_workers_go_on(recorded):
     interrupted = {
         name: median(r.metrics["interruptions"] for r in runs) for name, runs in recorded.items()
@@ -130,6 +122,5 @@ def test_recorded_jobs_survive_the_death_where_workers_go_on(recorded):
     assert interrupted == {"stop_resume": 1.0, "stop_free": 0.0, "virtual_thread": 0.0}
 
 
-@ON_RECORD
 def test_recorded_virtual_workers_have_the_bits_of_fixed_ones(recorded):
     assert all(run.metrics["bitwise_equal"] == 1.0 for run in recorded["virtual_thread"])

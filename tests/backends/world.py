@@ -171,8 +171,13 @@ def waiting_spares():
 
 
 def _is_zygote(process):
-    """A fork of it has the same command, but another parent."""
-    return "systems.runtime.prefork.zygote" in process.cmdline() and process.ppid() == os.getpid()
+    """A fork of it has the same command, but another parent: this process or a host's agent."""
+    if "systems.runtime.prefork.zygote" not in process.cmdline():
+        return False
+    parent = process.parent()
+    return process.ppid() == os.getpid() or (
+        parent is not None and "systems.launchers.hosts.agent" in parent.cmdline()
+    )
 
 
 def _is_spare(process):

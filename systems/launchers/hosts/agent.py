@@ -71,8 +71,10 @@ class Agent:
         self._local: Local | None = None
         self._handles: dict[int, int] = {}
         """The driver's handles of live processes, by the local launcher's."""
-        self._spares = Spares()
-        """Counts that the driver knows."""
+        self._kept = 0
+        """Number of the driver's last request for spares."""
+        self._told_spares = 0, Spares()
+        """Number and counts that the driver knows."""
         self._refused_spares = ""
         """Reason why no spares can be kept on this host; empty if they can."""
         self._heard_at = time.monotonic()
@@ -138,7 +140,7 @@ class Agent:
             self._tell_end(order.handle, _NEVER_STARTED, f"it could not be started: {error}")
 
     def _keep(self, order: KeepSpares) -> None:
-        self._refused_spares = ""
+        self._refused_spares, self._kept = "", order.number
         try:
             self._launcher.keep([spare.spec(self._host, self._network) for spare in order.spares])
         except Exception as error:
@@ -156,10 +158,15 @@ class Agent:
         )
 
     def _report(self) -> None:
-        """Send the ends of processes, and the counts of spares if they have changed."""
+        """Send the counts of spares if they have changed, and then the ends of processes.
+
+        In this order a driver that hears of an end knows the counts after it.
+        """
         if self._local is None:
             return
-        for end in self._local.ended():
+        ends = self._local.ended()
+        self._report_spares()
+        for end in ends:
             self._client.send(
                 ProcessEnd(
                     handle=self._handles.pop(end.handle),
@@ -169,13 +176,16 @@ class Agent:
                     is_kill_from_outside=end.is_kill_from_outside,
                 )
             )
-        spares = self._local.spares()
+
+    def _report_spares(self) -> None:
+        spares = self._launcher.spares()
         if self._refused_spares:
             spares = replace(spares, failure=self._refused_spares)
-        if spares != self._spares:
-            self._spares = spares
+        if (self._kept, spares) != self._told_spares:
+            self._told_spares = self._kept, spares
             self._client.send(
                 SpareCounts(
+                    number=self._kept,
                     wanted=spares.wanted,
                     ready=spares.ready,
                     alive=spares.alive,

@@ -29,7 +29,6 @@ from systems.launchers.hosts.messages import (
     AgentGreeting,
     CloseAgent,
     DriverBeat,
-    KeepSpares,
     Prepare,
     SignalProcess,
     StartProcess,
@@ -161,7 +160,7 @@ class Hosts:
         with self._lock:
             # A lost host has no spares; one that has no agent gets one if a spare is wanted there.
             for host in (wanted.keys() | self._links.keys()) - self._lost.keys():
-                self._link(host).send(KeepSpares.of(wanted.get(host, [])))
+                self._link(host).keep(wanted.get(host, []), self._spares_per_slot)
 
     def spares(self) -> Spares:
         """Return the counts of the spares of all hosts."""

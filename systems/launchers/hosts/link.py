@@ -8,13 +8,14 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 
-from harness.contracts.process import Exit, Spares
+from harness.contracts.process import Exit, Spares, SpareSpec
 from systems.launchers.exits import describe_code, last_line
 from systems.launchers.hosts.lease import (
     CLOSE_TIMEOUT_S,
@@ -24,6 +25,7 @@ from systems.launchers.hosts.lease import (
 from systems.launchers.hosts.messages import (
     AgentBeat,
     AgentGreeting,
+    KeepSpares,
     ProcessEnd,
     SpareCounts,
     StartProcess,
@@ -59,7 +61,14 @@ class HostLink:
         self.address = address
         self.connection: Connection | None = None
         self.greeting: AgentGreeting | None = None
-        self.spares = Spares()
+        self._spares = Spares()
+        """Counts that the agent has sent last."""
+        self._num_kept = 0
+        """Number of requests for spares."""
+        self._num_answered = 0
+        """Number of the last request that these counts follow."""
+        self._num_wanted = 0
+        """Number of spares in the last request."""
         self.offset_s: float | None = None
         """Seconds to add to the host's monotonic clock for the driver's; None: not measured."""
         self.round_trip_s = float("inf")
@@ -101,6 +110,19 @@ class HostLink:
         self._waiting.append(message)
         self._deliver()
 
+    def keep(self, spares: Sequence[SpareSpec], per_slot: int) -> None:
+        """Have the agent keep so many spares for each of these."""
+        self._num_kept += 1
+        self._num_wanted = len(spares) * per_slot
+        self.send(KeepSpares.of(self._num_kept, spares))
+
+    @property
+    def spares(self) -> Spares:
+        """Counts of the host's spares. All that are wanted are missing until the agent answers."""
+        if self._num_answered == self._num_kept:
+            return self._spares
+        return replace(self._spares, wanted=self._num_wanted, ready=0, failure="")
+
     def beat(self, message: Message) -> None:
         """Send a beat at once, if the agent has connected."""
         if self.connection is not None:
@@ -113,7 +135,7 @@ class HostLink:
             case AgentBeat():
                 self._compare_clocks(message, now)
             case SpareCounts():
-                self.spares = message.spares()
+                self._spares, self._num_answered = message.spares(), message.number
             case ProcessEnd() if message.handle in self.live:
                 self.live.discard(message.handle)
                 return message.exit()

@@ -108,16 +108,19 @@ class WantedSpare(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class KeepSpares(Message, frozen=True, tag="keep"):
     """Driver to agent: processes to keep ready, in place of those that were wanted before."""
 
+    number: Count
+    """Number of the request, by which the agent's counts name it."""
     spares: tuple[WantedSpare, ...]
 
     @classmethod
-    def of(cls, spares: Sequence[SpareSpec]) -> KeepSpares:
-        """Return the message for these specifications."""
+    def of(cls, number: int, spares: Sequence[SpareSpec]) -> KeepSpares:
+        """Return the message with this number for these specifications."""
         return cls(
+            number,
             tuple(
                 WantedSpare(spare.cores, dict(spare.env), spare.prepare, spare.argv)
                 for spare in spares
-            )
+            ),
         )
 
 
@@ -148,6 +151,8 @@ class ProcessEnd(Message, frozen=True, kw_only=True, tag="end"):
 class SpareCounts(Message, frozen=True, kw_only=True, tag="spares"):
     """Agent to driver: counts of a host's spares; the fields are those of ``Spares``."""
 
+    number: Count
+    """Number of the last request that the agent has taken."""
     wanted: Count
     ready: Count
     alive: Count
