@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from harness.answer.units import MINUS, number, percent
 from harness.metrics.statistics import MIN_TRIALS, estimate
 
+_LARGEST_LOG = 700.0
+"""Largest logarithm of a ratio; the exponential of a larger one may exceed all floats."""
 _TIMES_FROM = 2.0
 """Ratio from which a difference is said as so many times, not in percent."""
 
@@ -53,14 +55,15 @@ def paired(pairs: Sequence[tuple[float, float]], is_share: bool = False) -> Diff
         ValueError: no pairs.
     """
     is_ratio = not is_share and min(map(min, pairs)) > 0
-    each = [math.log(own / base) if is_ratio else own - base for own, base in pairs]
+    # Logarithms first: a quotient of two numbers above 0 may round to 0.
+    each = [math.log(own) - math.log(base) if is_ratio else own - base for own, base in pairs]
     found = estimate(each)
     low, high = (min(each), max(each)) if len(each) > 1 else (None, None)
     if found.half_width is not None:
         low, high = found.mean - found.half_width, found.mean + found.half_width
 
     def back(value: float | None) -> float | None:
-        return math.exp(value) if is_ratio and value is not None else value
+        return math.exp(min(value, _LARGEST_LOG)) if is_ratio and value is not None else value
 
     value = back(found.mean)
     assert value is not None

@@ -325,3 +325,9 @@ def test_rows_are_sorted_by_the_first_measure(values):
     runs = [stored(scheduler=n, jct_mean_s=v) for n, v in zip(names, values, strict=True)]
     by_value = [name for _, name in sorted(zip(values, names, strict=True))]
     assert [row[0].removesuffix(" (exact)") for row in told(*runs).rows] == by_value
+
+
+def test_ratios_of_the_smallest_and_largest_numbers_have_ends():
+    found = paired([(5e-324, 2.0), (2.0, 5e-324), (1e308, 5e-324)])
+    assert found.is_ratio
+    assert 0 <= found.low < found.value < found.high < math.inf
