@@ -381,7 +381,8 @@ def _sweeps(
 def _sweep(
     words: Sequence[str], swept: Mapping[str, list[str]], study: Study | None
 ) -> sweep.Sweep:
-    """Return the sweep of a command: the study's points, each with every combination of lists."""
+    """Return the sweep of a command: each point of the study, combined with each combination of
+    the values that the command lists."""
     common = [word for word in words if key_of(word) not in swept]
     crossed = product(swept, quoted=True)
     if study is None:

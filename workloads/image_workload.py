@@ -36,8 +36,10 @@ IMAGENET = (1_281_167, 1_000)
 def image_sizes(
     *, tiny: tuple[int, Recipe], small: tuple[int, Recipe], paper: Recipe, paper_side: int = 224
 ) -> dict[str, ImageSize]:
-    """Return the three sizes: ``paper``, and ``tiny`` and ``small`` for pictures of 32x32 with
-    these widths and recipes."""
+    """Return the sizes of a model: ``paper``, and two for pictures of 32x32 pixels.
+
+    These two, ``tiny`` and ``small``, have the given widths and recipes.
+    """
     return {
         "tiny": ImageSize(tiny[0], 32, (8_192, 10), tiny[1]),
         "small": ImageSize(small[0], 32, CIFAR10, small[1]),

@@ -18,7 +18,7 @@ from enum import StrEnum
 
 
 class Stage(StrEnum):
-    """Stages of a step, in the order of cause and effect."""
+    """Stages of one training step, in order: each depends only on those before."""
 
     PARAMETERS = "parameters"
     """Parameters of the model before the step; common to all workers."""

@@ -235,8 +235,10 @@ class FaultyBackend:
         self._disturbed()
 
     def _disturbed(self) -> None:
-        """Drop a fault whose situation has passed, because a change began or ended or a loss was
-        reported."""
+        """Cancel a pending fault if the situation that it should strike is over.
+
+        Call it when a change has begun or ended, or when a loss of workers was reported.
+        """
         aim, due, self._aim = self._aim, self._due, None
         if due is not None and not (due[1] == ANY and self._plan.during == "change"):
             self._due = None

@@ -61,7 +61,10 @@ def _is_size(value: Any) -> bool:
 
 
 def memory_by_workload(workload: Mapping[str, Any]) -> dict[str, int]:
-    """Return the estimated memory of a worker by workload, where the pool states it."""
+    """Return each workload's estimated memory per worker, in bytes.
+
+    Workloads without an estimate in the pool of workloads are left out.
+    """
     pool = workload.get("pool")
     entries = pool.items() if isinstance(pool, Mapping) else ()
     return {name: entry[MEMORY] for name, entry in entries if MEMORY in entry}

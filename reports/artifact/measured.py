@@ -114,7 +114,8 @@ class Measured:
 
     @cached_property
     def losses(self) -> dict[tuple[str, float], Loss]:
-        """Return losses by backend and megabytes of state, on cores that training fills."""
+        """Return what a rescale loses, by backend and megabytes of state, while training fills all
+        cores."""
         return {
             (backend, size): loss
             for (backend, size, _), loss in self._losses(

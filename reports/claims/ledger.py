@@ -74,7 +74,7 @@ class Criterion:
 
 @dataclass(frozen=True)
 class Claim:
-    """An entry of the ledger."""
+    """One claim of a paper, as an entry of the ledger of claims."""
 
     id: str
     paper: str

@@ -111,7 +111,7 @@ class CriterionVerdict:
 
     @property
     def magnitudes(self) -> tuple[Magnitude, ...]:
-        """Magnitudes of the cells, each once."""
+        """Different verdicts on magnitude among the cells of the claim."""
         return tuple(dict.fromkeys(c.magnitude for c in self.cells if c.magnitude is not None))
 
 

@@ -46,7 +46,7 @@ JOB_PERCENT = 95
 
 @dataclass(frozen=True)
 class Comparison:
-    """One metric of one system in both engines."""
+    """One metric of one scheduler and backend, simulated and with real training."""
 
     metric: str
     system: str

@@ -162,7 +162,10 @@ class _Loop:
         return self.sync.end()
 
     def _begin_words(self, losses: Sequence[tuple[int, float]]) -> None:
-        """Give this worker's losses and, as the first worker, the driver's latest commands."""
+        """Begin to exchange losses with the other workers.
+
+        The first worker adds the driver's latest commands.
+        """
         if self.is_first:
             for message in self.client.arrived():
                 if isinstance(message, Stop):

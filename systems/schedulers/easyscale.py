@@ -26,7 +26,7 @@ _LOSSES = (EventKind.GRANT_LOST, EventKind.GRANT_SHRUNK)
 
 @dataclass(frozen=True, slots=True)
 class _Claim:
-    """Slots that a job has lost, and the end of its priority for slots of the same types."""
+    """Slots that a job has lost. Until a given time it has priority for slots of the same types."""
 
     lost: Counts
     until_s: float

@@ -30,11 +30,10 @@ class Edf:
     do jobs that are not elastic.
 
     Source: the EDF baseline of Gu et al., "ElasticFlow", ASPLOS 2023, section 6.1; its text calls
-    EDF not elastic although it sizes jobs (section 6.2). Open there and chosen here: preemption;
-    planning at every event; on a curve with dips, only counts that are faster than all smaller
-    counts are used.
-    A job whose least size exceeds the whole cluster is refused. A job that lost some of its workers
-    is sized again; if not ``elastic``, it continues with the others.
+    EDF not elastic although it sizes jobs (section 6.2). The paper leaves these open; chosen here:
+    preemption; planning at every event; on a curve with dips, only counts that are faster than all
+    smaller counts are used. A job whose least size exceeds the whole cluster is refused. A job that
+    lost some of its workers is sized again; if not ``elastic``, it continues with the others.
 
     Checked: ``exact``, on figure 3 of the paper.
     """

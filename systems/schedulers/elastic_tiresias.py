@@ -55,7 +55,7 @@ class ElasticTiresias:
     ``compact_above``: N, jobs (paper: 10). ``least_share``: r, a share of P (paper: 0.5).
 
     Source: Wu et al., EDL, section 5.1, Algorithm 1 and footnote 4 (the hosts that a compaction may
-    use). Open there and chosen here:
+    use). The paper leaves these open; chosen here:
     - The gain, called only "in GPU efficiency", is the change in the sum of p * E(p).
     - Compactions use free slots too.
     - In the next plan a job counts with the slots it holds, but at most with P. So compacted jobs

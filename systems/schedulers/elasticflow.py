@@ -29,7 +29,7 @@ class ElasticFlow:
     line 10 is taken literally; a job may take a step if the step makes it faster and the job would
     not end within the time slot without it (the paper's constraint 7).
 
-    Open there and chosen here:
+    The paper leaves these open; chosen here:
     - Decisions are made at the boundaries of time slots; events in between wait for the next
       boundary.
     - A job that takes more now may use any slots later that other jobs' shares leave.

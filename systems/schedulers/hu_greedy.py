@@ -28,11 +28,11 @@ class HuGreedy:
     Between these times, freed nodes go to the queue ``reaction_s`` later (theirs: 1). No job has
     more than ``most_nodes`` (16).
 
-    Open there and chosen here: counts are powers of two; training time is time with nodes;
-    ``halvings`` jobs at most are halved in one activation, those longest in training first; jobs
-    that cannot be halved are skipped; idle nodes that are too few for the first job of the queue
-    count as none. A job whose least size exceeds the cluster is refused. A job that lost some of
-    its workers continues with the others, and may grow and be halved like any other.
+    The paper leaves these open; chosen here: counts are powers of two; training time is time with
+    nodes; ``halvings`` jobs at most are halved in one activation, those longest in training first;
+    jobs that cannot be halved are skipped; idle nodes that are too few for the first job of the
+    queue count as none. A job whose least size exceeds the cluster is refused. A job that lost some
+    of its workers continues with the others, and may grow and be halved like any other.
 
     Checked: ``exact``, on both examples of their figure 4 and on figure 8; the four scenarios in
     cases computed by hand.

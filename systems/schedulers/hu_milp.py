@@ -36,13 +36,13 @@ class HuMilp:
     jobs. No plan loses value by that ("when computational resources are abundant the best decision
     would be to allocate as many nodes as possible to all jobs", section 5.2). ``idle`` leaves them.
 
-    Open there and chosen here: jobs with nodes and then the queue, first in, first out, take part
-    while the least sizes of all fit (15); remaining work is at least ``least_eta_s`` seconds on one
-    node; speeds are the job's own throughput curve, or with ``loss_per_doubling`` the paper's (0.2:
-    n * 0.8^log2 n). ``fast`` and ``columns`` enumerate every schedule of a job, so with 16 nodes
-    ``num_steps`` is 6 at most. A job that holds nodes is never suspended. A job whose least size
-    exceeds the cluster is refused. If too many nodes are down for the least sizes of all jobs, jobs
-    that lost workers keep their other nodes.
+    The paper leaves these open; chosen here: jobs with nodes and then the queue, first in, first
+    out, take part while the least sizes of all fit (15); remaining work is at least ``least_eta_s``
+    seconds on one node; speeds are the job's own throughput curve, or with ``loss_per_doubling``
+    the paper's (0.2: n * 0.8^log2 n). ``fast`` and ``columns`` enumerate every schedule of a job,
+    so with 16 nodes ``num_steps`` is 6 at most. A job that holds nodes is never suspended. A job
+    whose least size exceeds the cluster is refused. If too many nodes are down for the least sizes
+    of all jobs, jobs that lost workers keep their other nodes.
 
     Checked: ``compared``: plans with all plans of small cases, and the four methods with each
     other; also figures 5 and 7 of the paper.

@@ -67,7 +67,7 @@ class SaxenaDp:
     sections III-B to III-E, figure 4 with its mistakes corrected: departures alone also lead to a
     decision, no infeasible allocation is sent, and no new job is left out by a counting mistake. A
     set is feasible exactly when the fewest slots of its jobs fit, so that one dynamic program per
-    decision is enough. Open there and chosen here:
+    decision is enough. The paper leaves these open; chosen here:
     - A job that no state of the cluster can serve is refused at once.
     - A job that lost its slots waits again, in order of arrival, and is not dropped.
     - Slots that went down may leave too few for the fewest of all jobs. Then allocations stay as

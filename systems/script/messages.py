@@ -19,7 +19,7 @@ from systems.runtime.wire.protocol import (
 
 
 class RequestGreeting(Greeting, frozen=True, kw_only=True, tag="request_greeting"):
-    """Asking process to job, before its request."""
+    """Client to job, before its request."""
 
     @property
     def sender(self) -> str:
@@ -28,15 +28,15 @@ class RequestGreeting(Greeting, frozen=True, kw_only=True, tag="request_greeting
 
 
 class Status(Message, frozen=True, kw_only=True, tag="status"):
-    """Asking process to job: say where the job is."""
+    """Client to job: say where the job is."""
 
 
 class Finish(Message, frozen=True, kw_only=True, tag="finish"):
-    """Asking process to job: end the training after the present step."""
+    """Client to job: end the training after the present step."""
 
 
 class ScaleOut(Message, frozen=True, kw_only=True, tag="scale_out"):
-    """Asking process to job: use more workers. It names their number or their slots."""
+    """Client to job: use more workers. It names their number or their slots."""
 
     to: Number | None = None
     """Number of workers."""
@@ -45,7 +45,7 @@ class ScaleOut(Message, frozen=True, kw_only=True, tag="scale_out"):
 
 
 class ScaleIn(Message, frozen=True, kw_only=True, tag="scale_in"):
-    """Asking process to job: use fewer workers. It names their number or the slots to leave."""
+    """Client to job: use fewer workers. It names their number or the slots to leave."""
 
     to: Number | None = None
     """Number of workers."""
@@ -53,13 +53,13 @@ class ScaleIn(Message, frozen=True, kw_only=True, tag="scale_in"):
 
 
 class Migrate(Message, frozen=True, kw_only=True, tag="migrate"):
-    """Asking process to job: exchange each of these slots for a free one."""
+    """Client to job: exchange each of these slots for a free one."""
 
     leave: tuple[Number, ...]
 
 
 class Profile(Message, frozen=True, kw_only=True, tag="profile"):
-    """Asking process to job: measure its throughput, from the largest number of workers down."""
+    """Client to job: measure its throughput, from the largest number of workers down."""
 
     steps: Number
     """Number of steps to measure at each size."""
@@ -79,7 +79,7 @@ class Rate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 
 class RequestAnswer(Message, frozen=True, kw_only=True, tag="answer"):
-    """Job to asking process, once its request is done, has failed, or cannot begin now."""
+    """Job to client, once its request is done, has failed, or cannot begin now."""
 
     status: Literal["done", "retry", "failed"]
     reason: str | UnsetType = UNSET
@@ -107,6 +107,6 @@ REQUESTS = (Status, Finish, Profile)
 ANSWERS = (RequestAnswer,)
 
 TO_ASKING = Inbound(*ANSWERS)
-"""Messages that an asking process accepts from the job."""
+"""Messages that a client, such as a command in another shell, accepts from the job."""
 CHANNELS = Channels({RequestGreeting: Inbound(*CHANGES, *REQUESTS)})
 """Greetings and requests that a job accepts."""

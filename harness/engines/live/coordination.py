@@ -80,11 +80,13 @@ def coordination_facts(jobs: Iterable[tuple[Sequence[Notes], float, float]]) -> 
 
 
 def training_period(steps: Sequence[StepRecord], started: float) -> tuple[float, float]:
-    """Return the end of a job's first step, which warms up, and the end of its last step.
+    """Return the times at which a job's first step and its last step ended.
+
+    The first step is left out of the period, since it warms up.
 
     Args:
         steps: steps of the job, in the order they were made.
-        started: start of the run, on the clock of the result.
+        started: start of the run, on the clock of the returned times.
     """
     ends = [started + step.started_s + step.duration_s for step in steps]
     return (ends[0], ends[-1]) if ends else (0.0, 0.0)

@@ -241,7 +241,7 @@ class Links:
             self._wake_up.send(b"\0")
 
     def abort(self) -> None:
-        """Break all connections from any thread."""
+        """Break all connections. Any thread may call this."""
         self._aborted = True
         for sock in self._sockets:
             with suppress(OSError):

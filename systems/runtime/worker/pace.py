@@ -42,8 +42,11 @@ class Pacer:
         self._end_due = self._woke_at = None
 
     def finish(self, started: float) -> bool:
-        """Sleep until the step that ``started`` then ends when it is due; return True if it is
-        already late."""
+        """Sleep until the step is due to end; return True if it is late already.
+
+        Args:
+            started: start of the step, on ``time.monotonic``.
+        """
         if not self.is_on:
             return False
         if self._is_before_update and self._woke_at is not None:

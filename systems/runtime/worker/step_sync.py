@@ -98,7 +98,11 @@ class StepSync:
         commands: Commands | None,
         time_s: float = 0.0,
     ) -> None:
-        """Give this worker's losses, its time and, as the first worker, the commands."""
+        """Begin to exchange what the workers report after a step, without waiting for the others.
+
+        A worker reports its losses and the time of its step. The first worker also passes on the
+        driver's commands.
+        """
         num_times = peers.size if self._has_times else 0
         if len(self._values) != self._before_times + num_times:
             self._resize(num_times)

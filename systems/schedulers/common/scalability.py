@@ -31,8 +31,8 @@ class AllReduce:
     """Time to sum gradients, by weights and slots: measured once for a cluster.
 
     Source: Saxena et al., section III-B2: a table over 10M, 20M, ..., 100M weights and 1 to
-    ``k_max`` slots, with interpolation between. Open there and chosen here: straight lines, and
-    outside the table its nearest value.
+    ``k_max`` slots, with interpolation between. The paper leaves these open; chosen here: straight
+    lines, and outside the table its nearest value.
 
     ``table_s``: seconds on 1, 2, ... slots, by number of weights.
     ``weights``: number of weights of each workload.

@@ -55,7 +55,10 @@ def choose(
 
 
 def _price(worth: Whole, extra: Whole, capacity: int, near: int, rows: Whole) -> _Relaxed:
-    """Return the lowest price, to within a thousandth of it, at which the choices fit."""
+    """Return the lowest price of a node at which the jobs' choices fit into the cluster together.
+
+    The price is exact to a thousandth of itself.
+    """
 
     def at(price: int) -> _Relaxed:
         net = worth - price * extra
