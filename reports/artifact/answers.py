@@ -79,7 +79,7 @@ def _rescale_finding(measured: Measured) -> str:
     return (
         f"- **A rescale need not stop training.** While a worker joins, `stop_free` stops it for"
         f" {_ends_ms(free)} and `stop_resume` for {_ends_ms(resumed)}"
-        f" ({_size(free[0])} to {_size(free[-1])} of state)."
+        f" ({_size(free[0])} to {_size(free[-1])} of state, two CPU cores)."
         f" Between rescales a step takes at most {_percent(most - 1, 1)} longer than plain"
         f" DistributedDataParallel. [Is it worth it?]({WORTH})"
     )
@@ -103,7 +103,8 @@ def _deadline_finding(measured: Measured) -> str:
     best = _promising(met)
     return (
         f"- **{_names(best)} meet most deadlines**: {_span([met.mean(name) for name in best])} of"
-        f" them, where FIFO meets {_percent(met.mean('fifo'))} (means of {len(met.inputs)} inputs)."
+        f" them, where FIFO meets {_percent(met.mean('fifo'))} (means of {len(met.inputs)} inputs,"
+        " simulated; changes cost nothing there)."
         f" [For deadlines]({WHICH}#for-deadlines)"
     )
 
@@ -276,11 +277,13 @@ def _worth(measured: Measured) -> str:
     busiest = max(often, key=often.__getitem__)
     needed = 3600 * _SHARE / saved_s
     gained = often[busiest] * saved_s / 3600
-    verdict = "too little" if often[busiest] < needed else "enough"
+    is_enough = often[busiest] >= needed
+    usually = "usually yes" if is_enough else "usually no"
+    verdict = "enough" if is_enough else "too little"
     return (
-        f"**For 2 GB of state: yes if a job is rescaled more than {needed:.1f} times an hour, or if"
-        f" no pause is allowed.** While a worker joins, training stops for {human_time(free.value)}"
-        f" instead of {human_time(resumed.value)} ({_interval(resumed)}). In lost training a"
+        f"**For 2 GB of state: {usually}. It is worth it if a job is rescaled more than"
+        f" {needed:.1f} times an hour, or if no pause is allowed.** While a worker joins, training"
+        f" stops for {human_time(free.value)} instead of {human_time(resumed.value)} ({_interval(resumed)}). In lost training a"
         f" rescale costs {lost[FREE]:.1f} s instead of {lost[RESUME]:.1f} s. So stop-free saves"
         f" {_percent(_SHARE)} of the training time from {needed:.1f} rescales an hour on. Of our"
         f" schedulers `{busiest}` rescales most: {often[busiest]:.1f} times per job and hour on"
