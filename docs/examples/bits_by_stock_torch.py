@@ -32,7 +32,7 @@ import torch.distributed
 import torch.multiprocessing
 from torch.nn.parallel import DistributedDataParallel
 
-VECTORS = Path(__file__).parents[1] / "bits.json"
+VECTORS = Path(__file__).parents[1] / "reference" / "bits.json"
 KINDS = {"static": "per_step", "virtual_thread": "streams"}
 """Random states of each kind of run."""
 TIMEOUT = datetime.timedelta(minutes=10)

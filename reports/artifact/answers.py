@@ -283,8 +283,8 @@ def _worth(measured: Measured) -> str:
     return (
         f"**For 2 GB of state: {usually}. It is worth it if a job is rescaled more than"
         f" {needed:.1f} times an hour, or if no pause is allowed.** While a worker joins, training"
-        f" stops for {human_time(free.value)} instead of {human_time(resumed.value)} ({_interval(resumed)}). In lost training a"
-        f" rescale costs {lost[FREE]:.1f} s instead of {lost[RESUME]:.1f} s. So stop-free saves"
+        f" stops for {human_time(free.value)} instead of {human_time(resumed.value)}"
+        f" ({_interval(resumed)}). In lost training a rescale costs {lost[FREE]:.1f} s instead of {lost[RESUME]:.1f} s. So stop-free saves"
         f" {_percent(_SHARE)} of the training time from {needed:.1f} rescales an hour on. Of our"
         f" schedulers `{busiest}` rescales most: {often[busiest]:.1f} times per job and hour on"
         f" real traces. Stop-free saves {_percent(gained, 1)} there, {verdict} by this measure. The"
