@@ -64,7 +64,14 @@ def words_of(hosts, folder, backend):
 @pytest.mark.long
 @pytest.mark.timeout(1000)
 @pytest.mark.parametrize("backend", ["stop_free", "stop_resume"])
-@pytest.mark.parametrize("strike", ["none", "agent killed", "link down and up"])
+@pytest.mark.parametrize(
+    "strike",
+    [
+        pytest.param("none", marks=pytest.mark.soak),
+        pytest.param("agent killed", marks=pytest.mark.soak),
+        "link down and up",
+    ],
+)
 def test_a_replay_finishes_all_jobs_whatever_becomes_of_a_host(backend, strike, hosts, tmp_path):
     with open(tmp_path / "said", "w") as said:
         command = subprocess.Popen(
