@@ -82,8 +82,7 @@ def test_terminal_compare_report_and_mlflow_tell_the_same(tmp_path, lab, capsys)
 @pytest.mark.long
 def test_outcomes_as_recorded_are_next_to_those_of_the_replay(tmp_path, lab, capsys):
     simulated(tmp_path, lab, "cluster=dgx8")
-    row = next(line for line in capsys.readouterr().out.splitlines() if "as recorded" in line)
-    assert row.split() == ["as", "recorded", "5,900.0", "8,400.0", "1,700.0"]
+    assert f"As recorded: {OUTCOMES}" in capsys.readouterr().out
     common = ["cluster=dgx8", "tracking=none", "progress=false", f"results_dir={tmp_path / 'runs'}"]
     assert main([f"trace={lab}", "scheduler=fifo,tiresias", *common, "-m"]) == 0
     assert "as recorded" in capsys.readouterr().out
