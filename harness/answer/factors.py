@@ -1,4 +1,4 @@
-"""What varies among runs: their systems, their inputs, a number, their trials."""
+"""Factors by which runs differ: system, input, a number, trial."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def site(tmp_path_factory):
 
 
 class Loaded(HTMLParser):
-    """What a page loads when it is opened."""
+    """Parser that collects the addresses which a page loads when it opens."""
 
     def __init__(self):
         super().__init__()

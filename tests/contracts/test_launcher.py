@@ -250,7 +250,7 @@ def test_closing_kills_what_is_left(starter, tmp_path):
 
 
 def test_another_host_is_refused_in_words(starter):
-    """By the launcher itself, or by the host's agent as the end of a process that never ran."""
+    """The launcher refuses the host itself, or the host's agent reports an end without a start."""
     try:
         handle = starter.start("describe", "x", host="192.0.2.7")
     except RunError as error:

@@ -236,7 +236,7 @@ def test_they_die_with_the_preimporting_process_and_another_one_makes_them(start
 
 
 def test_a_spare_on_another_host_is_refused_in_words(starter):
-    """By the launcher itself, or by the host's agent as the reason why there are none."""
+    """The launcher refuses the host itself, or the agent says why the host has no spares."""
     try:
         said = starter.keep(SpareSpec("192.0.2.7", (), {}, PREPARE)).failure
     except RunError as error:

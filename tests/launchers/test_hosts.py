@@ -17,6 +17,7 @@ from systems.launchers.hosts import facts, lease, link
 from systems.launchers.hosts.agent import JOB_ID
 from systems.launchers.hosts.launcher import Hosts
 from systems.launchers.hosts.messages import TO_AGENT, AgentGreeting
+from systems.launchers.local import LauncherError
 from systems.runtime.wire.clock import CLOCK_OFFSET_VARIABLE
 from systems.runtime.wire.control import ControlClient
 from tests.backends.world import configured
@@ -172,9 +173,6 @@ def test_a_host_with_other_code_is_refused_in_words(tmp_path, monkeypatch):
 def other_facts():
     found = facts.host_facts()
     return facts.HostFacts(
-        name=found.name,
-        cores=found.cores,
-        memory_bytes=found.memory_bytes,
         packages=found.packages | {"torch": "0.0"},
         code_digest="0" * 64,
     )
@@ -203,6 +201,17 @@ def test_a_command_that_cannot_be_filled_in_is_refused_before_anything_starts():
         Hosts(command="ssh {host} {agent}")
     with pytest.raises(ValueError, match="spares is 0"):
         Hosts(spares=0)
+
+
+def test_leases_that_cannot_be_kept_are_an_error_and_no_endless_wait(tmp_path, monkeypatch):
+    def broken(self):
+        raise OSError("no descriptor is left")
+
+    monkeypatch.setattr(link.HostLink, "failure", broken)
+    with opened(tmp_path) as starter:
+        handle = starter.start("wait", tmp_path / "pid")
+        with pytest.raises(LauncherError, match="no descriptor is left"):
+            starter.end_of(handle)
 
 
 def test_processes_know_the_offset_of_their_clock(tmp_path):

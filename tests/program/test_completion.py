@@ -26,7 +26,7 @@ def script(tmp_path_factory):
 
 
 def completed(script, line, folder=None):
-    """What bash offers at the end of a line; its own words are parted at ``=``, as bash does."""
+    """Return the words that bash offers at the end of a line. Bash parts words at ``=``."""
     code = f"""
         source {shlex.quote(str(script))}
         COMP_LINE={shlex.quote(line)}
@@ -69,7 +69,7 @@ def test_bash_completes_words(script, line, found):
 
 
 def typed(script, keys, timeout_s=30):
-    """What an interactive bash shows on its terminal after these keys."""
+    """Return the text that an interactive bash shows on its terminal after these keys."""
     child, terminal = pty.fork()
     if child == 0:
         os.environ.update(PS1="> ", TERM="dumb", INPUTRC="/dev/null")

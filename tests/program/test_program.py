@@ -65,7 +65,7 @@ def test_an_unknown_command_is_told_with_the_nearest():
 
 
 def helped(monkeypatch, capsys, name, *words):
-    """What a command says by ``--help``, as if the program had been called."""
+    """Return the help text of a command, called in this process."""
     monkeypatch.setattr(sys, "argv", [str(PROGRAM), name, *words, "--help"])
     command = commands()[name]
     try:

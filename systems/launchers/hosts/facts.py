@@ -1,16 +1,13 @@
-"""Facts of this host: cores, memory, versions, and a digest of the code that it runs."""
+"""Facts of this host: versions, and a digest of the code that it runs."""
 
 from __future__ import annotations
 
 import hashlib
-import os
 import platform
 from functools import cache
 from importlib import metadata, util
 from pathlib import Path
 from typing import Final
-
-import psutil
 
 from systems.launchers.hosts.messages import HostFacts
 
@@ -22,9 +19,6 @@ _SOURCES: Final = ("harness", "systems", "workloads")
 def host_facts() -> HostFacts:
     """Return the facts of this host, as this process sees it."""
     return HostFacts(
-        name=platform.node(),
-        cores=tuple(sorted(os.sched_getaffinity(0))),
-        memory_bytes=psutil.virtual_memory().total,
         packages={"python": platform.python_version()}
         | {name: metadata.version(name) for name in _PACKAGES},
         code_digest=code_digest(),

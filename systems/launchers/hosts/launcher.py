@@ -33,7 +33,7 @@ from systems.launchers.hosts.messages import (
     SignalProcess,
     StartProcess,
 )
-from systems.launchers.local import PREIMPORT, SPARE_BYTES
+from systems.launchers.local import PREIMPORT, SPARE_BYTES, LauncherError
 from systems.runtime.wire.control_server import Admission, Connection, ControlServer
 
 _LOOK_EVERY_S = 0.05
@@ -89,6 +89,8 @@ class Hosts:
         self._lock = threading.RLock()
         self._server: ControlServer | None = None
         self._is_closing = False
+        self._failure: Exception | None = None
+        """Error that ended the thread of the leases; None while it runs."""
         self._wake, self._woken = socket.socketpair()
         self._thread = threading.Thread(target=self._serve, name="hosts", daemon=True)
         self._agent_command("127.0.0.1", 0)
@@ -100,6 +102,8 @@ class Hosts:
             OSError: ``bind`` is not an address of this machine.
         """
         self._preimport += tuple(name for name in preimport if name not in self._preimport)
+        # Before any agent starts: a file that is edited later must count as a difference.
+        host_facts()
         self._server = ControlServer(self._bind, self._admit, self._heard, self._closed)
         self._thread.start()
 
@@ -141,8 +145,14 @@ class Hosts:
                     link.send(SignalProcess(handle, int(signum)))
 
     def ended(self) -> list[Exit]:
-        """Return the processes that have ended since the last call."""
+        """Return the processes that have ended since the last call.
+
+        Raises:
+            LauncherError: the leases cannot be kept, so that all agents will end.
+        """
         with self._lock:
+            if self._failure is not None:
+                raise LauncherError(f"the hosts cannot be watched: {self._failure!r}")
             found, self._ends = self._ends, []
             return found
 
@@ -203,6 +213,13 @@ class Hosts:
         self._woken.close()
 
     def _serve(self) -> None:
+        try:
+            self._keep_leases()
+        except Exception as error:
+            # A thread that dies in silence would let jobs wait for ends that nothing reports.
+            self._failure = error
+
+    def _keep_leases(self) -> None:
         """Handle what agents send, and keep their leases, until the launcher has closed."""
         assert self._server is not None
         beat_at = 0.0

@@ -186,7 +186,9 @@ class HostLink:
         """Return the ends of all processes of the lost host, and end the agent's starter."""
         ends = [lost_exit(handle, reason) for handle in sorted(self.live)]
         self.live.clear()
-        self.end()
+        # Without a wait: the caller also keeps the leases of all other hosts.
+        self._kill_starter()
+        self._log.close()
         return ends
 
     def end(self, timeout_s: float = 0.0) -> None:
@@ -200,12 +202,16 @@ class HostLink:
                 self._starter.stdin.close()
         with suppress(subprocess.TimeoutExpired):
             self._starter.wait(timeout_s)
+        self._kill_starter()
+        with suppress(subprocess.TimeoutExpired):
+            self._starter.wait(CLOSE_TIMEOUT_S)
+        self._log.close()
+
+    def _kill_starter(self) -> None:
+        """Kill what is left of the agent's starter, and what it has started in its session."""
         if self._starter.poll() is None:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._starter.pid, signal.SIGKILL)
-            with suppress(subprocess.TimeoutExpired):
-                self._starter.wait(CLOSE_TIMEOUT_S)
-        self._log.close()
 
     def _last_words(self, code: int | None) -> str:
         said = last_line(Path(self._log.name))

@@ -17,11 +17,6 @@ Signal = Annotated[int, msgspec.Meta(ge=1, le=64)]
 class HostFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Facts of a host as its agent sees them."""
 
-    name: str
-    """Name that the host has for itself."""
-    cores: tuple[Count, ...]
-    """Cores that processes of the agent may use."""
-    memory_bytes: Count
     packages: dict[str, str]
     """Versions by package, and Python's own under ``python``."""
     code_digest: str
