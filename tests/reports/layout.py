@@ -73,8 +73,9 @@ document.body.dataset.wrong = JSON.stringify(wrong.slice(0, 20));
 
 
 def faults(browser: str, page: Path, width: int) -> list[str]:
-    """What sticks out, is cut, covered, broken or empty on a page, folded and unfolded, and the
-    errors of its console, in words.
+    """Return the faults of a page in words: what sticks out, is cut, covered, broken or empty.
+
+    The page is looked at folded and unfolded. Errors of its console count too.
 
     Args:
         browser: Chromium.
