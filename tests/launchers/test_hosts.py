@@ -196,6 +196,13 @@ def test_an_agent_that_never_comes_is_given_up(tmp_path, monkeypatch):
     assert not [p for p in psutil.Process().children() if "sleep" in p.name()]
 
 
+def test_an_address_of_another_machine_is_refused_in_words():
+    launcher = Hosts(bind="192.0.2.7")
+    with pytest.raises(LauncherError, match=r"launcher\.bind='192\.0\.2\.7'.*of this machine"):
+        launcher.open()
+    launcher.close()
+
+
 def test_a_command_that_cannot_be_filled_in_is_refused_before_anything_starts():
     with pytest.raises(ValueError, match=r"known: \{address\}, \{agent\}, \{python\}"):
         Hosts(command="ssh {host} {agent}")

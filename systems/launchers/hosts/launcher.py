@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import secrets
 import select
 import shlex
@@ -99,12 +100,18 @@ class Hosts:
         """Begin to listen, and add the modules of the run's workloads to those that are imported.
 
         Raises:
-            OSError: ``bind`` is not an address of this machine.
+            LauncherError: ``bind`` is not an address of this machine.
         """
         self._preimport += tuple(name for name in preimport if name not in self._preimport)
         # Before any agent starts: a file that is edited later must count as a difference.
         host_facts()
-        self._server = ControlServer(self._bind, self._admit, self._heard, self._closed)
+        try:
+            self._server = ControlServer(self._bind, self._admit, self._heard, self._closed)
+        except OSError as error:
+            raise LauncherError(
+                f"cannot listen on launcher.bind={self._bind!r}: {os.strerror(error.errno or 0)};"
+                " give an address of this machine"
+            ) from None
         self._thread.start()
 
     def start(self, spec: ProcessSpec) -> int:
